@@ -6,8 +6,8 @@ use tower_chat_core::{Message, Role};
 
 use crate::replay::{AskedCall, Replay};
 
-/// Finds, for each message of a write, the calls to which its results belong. Pairs the results of
-/// consecutive messages in one step, because otherwise the cost per result would grow with the
+/// Finds the calls to which the results in each message of a write belong. Pairs the results of
+/// consecutive messages in one step, because the cost per result would otherwise grow with the
 /// number of results.
 #[derive(Default)]
 pub(super) struct AnsweredCalls {
@@ -15,15 +15,15 @@ pub(super) struct AnsweredCalls {
     replay: Option<Replay>,
     /// The number of messages of the write that were paired or skipped.
     pushed: usize,
-    /// The calls to which the results belong, one entry for each paired message for which
-    /// [`by_message_at`](Self::by_message_at) was not called yet.
+    /// The calls to which the results belong, for each paired message that
+    /// [`by_message_at`](Self::by_message_at) has not returned yet.
     found: VecDeque<Vec<Option<AskedCall>>>,
 }
 
 impl AnsweredCalls {
-    /// Returns, for each result of the message at `position`, the call to which the result belongs.
-    /// Must be called for the messages of `write` in ascending order. `before` is the replay of the
-    /// messages before the write.
+    /// Returns the calls to which the results of the message at `position` belong. Must be called
+    /// in ascending order of the positions. `before` is the replay of the messages before the
+    /// write.
     pub(super) fn by_message_at(
         &mut self,
         position: usize,

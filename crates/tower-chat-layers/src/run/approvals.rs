@@ -22,10 +22,8 @@ use crate::{
 
 /// A stored result after which the model has not answered.
 pub(crate) enum UnseenResult {
-    /// The replay contains the result.
     InReplay,
-    /// The service stores the history, and has not received the result. The result must be sent
-    /// again.
+    /// The service stores the history, and has not received the result.
     SendAgain(Box<(PendingApproval, ToolResult)>),
 }
 
@@ -37,13 +35,10 @@ impl Run {
     }
 }
 
-/// Checks the calls in these messages that wait for approval: the hooks must allow each of these
-/// calls to be stored, because only a stored call can run after its approval. Stores the decisions
-/// of the hooks in the run log for the write of these messages.
+/// Calls the hooks of the calls in these messages that wait for approval, and stores the decisions
+/// of the hooks in the run log. Returns an error if a hook refuses, because only a stored call can
+/// run after its approval.
 ///
-/// # Errors
-///
-/// Returns [`PersistenceError::PendingCallNotKept`] if a hook does not allow a call to be stored.
 /// The error contains the answer that `unasked` returns.
 pub(crate) fn keep_pending_calls(
     run: &Run,
@@ -73,8 +68,8 @@ pub(super) fn pending_call_not_kept(
     }
 }
 
-/// Returns whether a call still waits for a decision. Ignores a claim if no other process can
-/// access the store, because the run of this claim has then ended.
+/// Returns whether a call still waits for a decision. If no other process can access the store, the
+/// run of a claim has ended, and the claim is ignored.
 pub(crate) fn waiting_of(run: &Run, waiting: &PendingApproval) -> Waiting {
     let Some(call) = waiting.call_position else { return Waiting::Open };
     match run.log().prior_attempts.waiting(call, run.clock().now()) {
@@ -107,8 +102,8 @@ impl RunLog {
             .is_some_and(|stored| calls_without_arguments(stored).any(|position| position == index))
     }
 
-    /// Returns the stored batches that wait for approval. `own` are the request's own messages. A
-    /// call whose result is in `own` no longer waits.
+    /// Returns the stored batches that wait for approval. A call whose result is in `own` (the
+    /// request's own messages) no longer waits.
     pub(crate) fn pending_batches<'a>(
         &self,
         own: impl Iterator<Item = &'a Arc<Message>>,
@@ -121,19 +116,18 @@ impl RunLog {
     }
 
     /// Returns the outcome that the record contained, when the run began, for a call that waits for
-    /// approval. Returns `None` if the tool was not started and there was no result.
+    /// approval. `None` if the tool was not started and there was no result.
     pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.prior_attempts.call(call)
     }
 
-    /// Returns whether a stored message contains an approval request with this id.
     pub(crate) fn holds_approval_request(&self, id: &str) -> bool {
         self.approval_request(id).is_some()
     }
 
     /// Returns the stored result of the call in an approval request, if no answer of the model
-    /// follows this result. In this case the run that executed the call is incomplete, and the new
-    /// run continues from the result. `request` is the id of the approval request.
+    /// follows the result. The run that executed the call is then incomplete, and the new run
+    /// continues from the result.
     pub(crate) fn unseen_result_of(&self, request: &str) -> Option<UnseenResult> {
         let ((message, index), request) = self.approval_request(request)?;
         let call = CallPosition { message, index: u32::try_from(index).ok()? };
@@ -141,8 +135,8 @@ impl RunLog {
             Recording::History | Recording::RecordOnly | Recording::AfterLoss => {
                 trailing_result_of(self.conversation.history.iter().rev(), Some(call), &request)
             }
-            // The store contains no answers of the model. Therefore only the results that this run
-            // has stored are checked.
+            // The store contains no answers, so only the results that this run has stored are
+            // checked.
             Recording::Approvals => {
                 trailing_result_of(self.conversation.added.iter().rev(), Some(call), &request)
             }
@@ -158,9 +152,8 @@ impl RunLog {
         })
     }
 
-    /// Returns the stored messages of the run that contain decisions about approval requests. An
-    /// approved call that the run has not executed yet remains pending until the caller sends the
-    /// run again.
+    /// Returns the stored messages of the run with decisions about approval requests. An approved
+    /// call that has not run remains pending until the caller sends the run again.
     pub(crate) fn stored_approvals(&self) -> Vec<Arc<Message>> {
         self.conversation
             .added

@@ -21,9 +21,8 @@ use super::{
 };
 use crate::{StoreFailure, tool::CallOfRun};
 
-/// Submits those outcomes of approved calls that are not stored yet. Otherwise, another attempt
-/// would treat the outcomes of these calls as unknown. Does nothing for a journaled run, whose
-/// outcomes are staged.
+/// Submits the outcomes of approved calls that are not stored yet. Otherwise, another attempt would
+/// treat them as unknown. A journaled run has staged its outcomes.
 pub(crate) fn submit_unstored_outcomes(run: &Run) {
     let mut log = run.log();
     let unstored = std::mem::take(&mut log.approved_calls.unstored);
@@ -40,9 +39,8 @@ pub(crate) fn submit_unstored_outcomes(run: &Run) {
 }
 
 /// Withdraws the claims of calls whose tools were not started, so that these calls can be approved
-/// again. Ends the lease of each other claim whose call has no outcome, because the tool of this
-/// call was dropped while it was running. Submits the write without waiting for its outcome,
-/// because the caller may have disconnected.
+/// again. If the tool of a claimed call was dropped while it was running, ends the lease of the
+/// claim. Does not wait for the outcome of the write, because the caller may have disconnected.
 pub(crate) fn withdraw_claims(run: &Run) {
     let mut log = run.log();
     let claimed = std::mem::take(&mut log.approved_calls.claimed);
@@ -52,7 +50,7 @@ pub(crate) fn withdraw_claims(run: &Run) {
     for (call, started_at) in &claimed {
         let Some(mut row) = log.call_row(*call) else { continue };
         // The write resets the row to its state before the claim. If another attempt has claimed
-        // the call in the meantime, the store refuses the write.
+        // the call since, the store refuses the write.
         claims.push(Claim { call: row.call, started_at: Some(*started_at) });
         row.started_at = log.prior_attempts.starts.get(&row.call).copied();
         records.put(row);
@@ -71,8 +69,7 @@ pub(crate) fn withdraw_claims(run: &Run) {
     drop(submission);
 }
 
-/// Submits a write that contains only rows of the record, and that neither opens nor closes the
-/// run.
+/// Submits a write that contains only rows of the record.
 pub(super) fn submit_rows(
     run: &Run,
     log: &mut RunLog,
@@ -95,9 +92,9 @@ fn write_of_claims(run: &Run, log: &RunLog, revision: Revision, claims: Vec<Clai
     if claims.is_empty() { write } else { write.with_claims(claims) }
 }
 
-/// Returns the time for which a claim lasts after its last renewal. Returns zero if claims do not
-/// expire: in a journaled run, because the lease of the run covers the whole conversation, and if
-/// no other process can access the store.
+/// Returns how long a claim lasts after its last renewal. Zero if claims do not expire: in a
+/// journaled run, whose lease covers the whole conversation, and if no other process can access the
+/// store.
 pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
     match log.journal.as_deref().is_some()
         || run.store().is_none_or(|it| it.handle().is_exclusive())
@@ -107,8 +104,8 @@ pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
     }
 }
 
-/// Starts the task that renews the claims, unless it is already running. The task ends when the
-/// last clone of the run was dropped, or when the claims need no further renewal.
+/// Starts the task that renews the claims, unless it is already running. The task ends with the
+/// last clone of the run, or when no claim needs a renewal.
 pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
     let lease = claim_lease(run, log);
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -127,18 +124,15 @@ pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
     });
 }
 
-/// Renews the claims. Returns whether the task must renew the claims again later. Returns `false`
-/// if there are no claims, if another attempt has claimed the calls, if the conversation was
-/// deleted, or if each try failed because another write came first. After a write of another run,
-/// tries again at the new revision.
+/// Renews the claims, and tries again if another run has written first. Returns whether the task
+/// must renew them again later.
 async fn renew_claims(run: &Run, lease: Duration) -> bool {
-    /// The maximum number of tries.
     const MAX_TRIES: usize = 8;
     let Some(store) = run.store() else { return false };
     let mut revision = None;
     for _ in 0..MAX_TRIES {
-        // The run log remains locked until the write is submitted, so that no outcome of a call is
-        // submitted before this renewal. The writes in the outbox are not submitted.
+        // The log remains locked until the write is submitted, so that no outcome of a call
+        // precedes this renewal.
         let ticket = {
             let mut log = run.log();
             let held = log.approved_calls.held.clone();
@@ -179,9 +173,8 @@ async fn renew_claims(run: &Run, lease: Duration) -> bool {
     false
 }
 
-/// Called after a write of the run has failed with the error `source`. If another run has written
-/// first, stores the outcomes of this run's approved calls after the writes of the other run. Does
-/// nothing after any other failure.
+/// Stores the outcomes of this run's approved calls after a write failed with `source` because
+/// another run has written first.
 pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
     if !matches!(source, StoreError::Conflict(_)) {
         return;
@@ -214,11 +207,9 @@ pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
     }
 }
 
-/// Stores rows of the record at the current revision of the conversation, after the writes of other
-/// runs. Does nothing if the conversation has another incarnation, for example because it was
-/// deleted.
+/// Stores rows of the record at the current revision of the conversation. Does nothing if the
+/// conversation has another incarnation, for example because it was deleted.
 async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
-    /// The maximum number of tries.
     const MAX_TRIES: usize = 8;
     let Some(store) = run.store() else { return Ok(()) };
     let own = run.log().conversation.revision.incarnation;
@@ -243,9 +234,8 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
 }
 
 impl RunLog {
-    /// Returns rows that set the end of the claims of `calls` to `until`. Also returns these claims
-    /// for the write, so that the store refuses the write if another attempt has claimed one of the
-    /// calls.
+    /// Returns the claims of `calls`, and rows that set the end of these claims to `until`. With
+    /// the claims, the store refuses the write if another attempt has claimed one of the calls.
     fn held_rows(
         &self,
         calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,
@@ -260,14 +250,14 @@ impl RunLog {
         rows.unzip()
     }
 
-    /// Records that the tool of a call has started. The claim of this call is not withdrawn later,
-    /// because the tool may have had an effect.
+    /// Records that the tool of a call has started. Its claim is no longer withdrawn, because the
+    /// tool may have had an effect.
     pub(crate) fn note_tool_begun(&mut self, call: CallOfRun) {
         self.approved_calls.claimed.remove(&call);
     }
 
-    /// Removes all claims, so that no claim is withdrawn later. Called when messages with the
-    /// results of the claimed calls are submitted, or when another attempt has claimed the calls.
+    /// Removes all claims, so that none is withdrawn later: the results of the calls are submitted,
+    /// or another attempt has claimed the calls.
     pub(crate) fn keep_claims(&mut self) {
         self.approved_calls.forget_claims();
     }

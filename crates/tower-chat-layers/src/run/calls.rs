@@ -10,55 +10,46 @@ use crate::next_step::NextStep;
 
 /// The most recent service call and its outcome.
 pub(crate) struct LastCall {
-    /// The number of the service call in its run, from 0. `None` if the tool loop does not number its
-    /// calls.
+    /// `None` if the tool loop does not number its service calls.
     ordinal: Option<u32>,
     attempt: Attempt,
 }
 
-/// The outcome of a service call.
 pub(super) enum Attempt {
-    /// The service call was answered, and its answer and all earlier messages were submitted.
-    /// `step` is the next step of the run, or `None` if the tool loop has not reported its loop
-    /// policy. `write` is the write of the answer, or `None` after this write is durable.
+    /// The answer and all earlier messages were submitted. `step` is `None` if the tool loop has
+    /// not reported its loop policy. `write` is `None` after the write of the answer is durable.
     Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
-    /// The service call failed. `rest` contains the inputs of the call that were not submitted.
+    /// The call failed. `rest` contains the inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
 }
 
-/// The service calls of a run.
 #[derive(Default)]
 pub(crate) struct ServiceCalls {
-    /// The most recent service call.
     pub(super) last: Option<LastCall>,
     /// Whether a persistence layer has received the answer to a service call of this attempt.
     pub(super) is_answered: bool,
-    /// The number of the most recent service call whose answer the run or the store has refused. No
-    /// message of this service call is stored.
+    /// The number of the most recent service call whose answer was refused. No message of this call
+    /// is stored.
     pub(super) refused: Option<u32>,
-    /// The messages that a layer above the tool loop has put before the run's input. The layer that
-    /// stores the service calls puts these messages first in every service call, because the tool
-    /// loop sends them only once.
+    /// The messages that a layer above the tool loop has put before the run's input. The tool loop
+    /// sends them only once, but each service call must begin with them.
     pub(super) above: Messages,
     pub(super) unreported_usage: UnreportedUsage,
 }
 
 impl ServiceCalls {
-    /// Returns the outcome of the service call with this number, if this is the most recent service
-    /// call. Returns `None` if `ordinal` is `None`.
+    /// Returns the outcome of the service call with this number, if it is the most recent one.
     pub(super) fn attempt(&self, ordinal: Option<u32>) -> Option<&Attempt> {
         let last = self.last.as_ref().filter(|last| last.ordinal == ordinal)?;
         ordinal.is_some().then_some(&last.attempt)
     }
 
-    /// Stores the outcome of a service call.
     pub(super) fn keep(&mut self, ordinal: Option<u32>, attempt: Attempt) {
         self.is_answered |= matches!(attempt, Attempt::Answered { .. });
         self.last = Some(LastCall { ordinal, attempt });
     }
 
-    /// Returns those inputs of the most recent service call that were not submitted. Returns
-    /// nothing if the service call was answered.
+    /// Returns the inputs of the most recent service call that were not submitted.
     pub(super) fn unanswered(&self) -> &[Arc<Message>] {
         match self.last.as_ref().map(|last| &last.attempt) {
             Some(Attempt::Unanswered { rest }) => rest,
@@ -66,8 +57,8 @@ impl ServiceCalls {
         }
     }
 
-    /// Removes the write of an answer after this write is durable. A retry of the service call then
-    /// does not submit the write again.
+    /// Removes the write of an answer, which is durable. A retry of the service call then does not
+    /// submit it again.
     pub(super) fn forget_write(&mut self, ordinal: Option<u32>) {
         let last = self.last.as_mut().filter(|last| last.ordinal == ordinal);
         if let Some(LastCall { attempt: Attempt::Answered { write, .. }, .. }) = last {
@@ -75,9 +66,9 @@ impl ServiceCalls {
         }
     }
 
-    /// Returns how many messages at the end of a service call's inputs were not submitted. Returns
-    /// `usize::MAX`, which stands for all inputs, if the answer of the service call was refused.
-    /// Returns `None` if no persistence layer below the tool loop has received the service call.
+    /// Returns how many messages at the end of a service call's inputs were not submitted.
+    /// `usize::MAX` means all, because the answer was refused. `None` if no persister has received
+    /// the call.
     pub(crate) fn unsubmitted_inputs(&self, ordinal: u32) -> Option<usize> {
         if self.refused == Some(ordinal) {
             return Some(usize::MAX);
@@ -88,13 +79,12 @@ impl ServiceCalls {
         }
     }
 
-    /// Returns whether the most recent service call has this number and was answered.
     pub(crate) fn has_answer(&self, ordinal: u32) -> bool {
         matches!(self.attempt(Some(ordinal)), Some(Attempt::Answered { .. }))
     }
 
-    /// Returns the next step after the answer of a service call, if this step was decided when the
-    /// answer was submitted and `messages` equal the submitted answer.
+    /// Returns the next step that was decided when the answer was submitted, if `messages` equal
+    /// this answer.
     pub(crate) fn step_after(&self, ordinal: u32, messages: &[Arc<Message>]) -> Option<NextStep> {
         match self.attempt(Some(ordinal))? {
             Attempt::Answered { answer, step, .. } if answer.messages == messages => step.clone(),

@@ -12,10 +12,9 @@ use crate::tool::{CallOfRun, ToolOutcome};
 pub(super) struct ApprovedCalls {
     /// The calls whose tools have not started, with the times at which the run claimed them.
     pub(super) claimed: HashMap<CallOfRun, SystemTime>,
-    /// The claimed calls without an outcome, with the times at which the run claimed them. Other
-    /// processes must not run these calls.
+    /// The claimed calls without an outcome, which other processes must not run, with the times of
+    /// the claims.
     pub(super) held: HashMap<CallOfRun, SystemTime>,
-    /// Whether a task renews the claims.
     pub(super) is_renewed: bool,
     /// The outcomes of the calls that have run.
     pub(super) outcomes: Vec<ToolOutcome>,
@@ -24,13 +23,11 @@ pub(super) struct ApprovedCalls {
 }
 
 impl ApprovedCalls {
-    /// Records a claim that is about to be submitted.
     pub(super) fn note_claim(&mut self, call: CallOfRun, now: SystemTime) {
         self.claimed.insert(call, now);
         self.held.insert(call, now);
     }
 
-    /// Records an outcome that is about to be submitted.
     pub(super) fn note_outcome(&mut self, outcome: &ToolOutcome) {
         self.held.remove(&outcome.0);
         self.unstored.insert(outcome.0);
@@ -42,8 +39,8 @@ impl ApprovedCalls {
         self.unstored.remove(&call);
     }
 
-    /// Removes all claims and the list of unstored outcomes. Called when messages with the results
-    /// of the calls are submitted, or when another attempt has claimed the calls.
+    /// Removes all claims and the list of unstored outcomes: the results of the calls are
+    /// submitted, or another attempt has claimed the calls.
     pub(super) fn forget_claims(&mut self) {
         self.claimed.clear();
         self.held.clear();
@@ -51,7 +48,7 @@ impl ApprovedCalls {
     }
 }
 
-/// The time at which a claim ends. `None` if the claim does not expire, because no other process
-/// can access the store. Also `None` if the run withdraws the claim.
+/// The end of a claim. `None` if the claim does not expire, because no other process can access the
+/// store, or because it is withdrawn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldUntil(pub(super) Option<SystemTime>);

@@ -27,7 +27,6 @@ use crate::{
     tool::{Retained, ToolReport},
 };
 
-/// The messages of a write in their stored form, and the rows that the write adds to the record.
 pub(super) struct Composed {
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) records: Records,
@@ -37,9 +36,8 @@ impl RunLog {
     /// Builds the contents of a write: first applies the [`persist`](crate::Tool::persist) hooks of
     /// the tools, then compacts citations, then truncates results.
     ///
-    /// `citations` is `None` unless the messages are a whole run. `left_out` contains messages at
-    /// the end of the run that are not stored. The results in `left_out` are stored only in the
-    /// record.
+    /// `citations` is `None` unless the messages are a whole run. The messages in `left_out`, at
+    /// the end of the run, are stored only as results in the record.
     pub(super) fn compose(
         &mut self,
         messages: &[Arc<Message>],
@@ -57,7 +55,7 @@ impl RunLog {
             return Composed { messages: messages.to_vec(), records: Records::default() };
         }
         self.call_records.hooks.ask_source();
-        // The capacity is exact if each message has one call or one result.
+        // Exact if each message has one call or one result.
         let mut records = Records::with_capacity(all.len());
         let added = last_answer(&self.conversation.added);
         let mut ids = AnswerIds::default();
@@ -101,8 +99,8 @@ impl RunLog {
         Composed { messages: stored, records }
     }
 
-    /// Adds the rows of a message's calls to `records`. Removes calls from the message, or changes
-    /// their arguments, as the hooks have decided. Returns whether all calls are stored.
+    /// Adds the rows of a message's calls, and changes the calls as the hooks have decided. Returns
+    /// whether all calls are stored.
     fn store_calls(
         &mut self,
         message: &mut Arc<Message>,
@@ -157,10 +155,9 @@ impl RunLog {
         keeps_all
     }
 
-    /// Adds the rows of a message's results to `records`. Removes or replaces results in the
-    /// message, as the hooks have decided. `asked` contains, for each result, the call that the
-    /// result answers. `sequence` is the sequence number of the message, or `None` if the message
-    /// is not stored.
+    /// Adds the rows of a message's results, and changes the results as the hooks have decided.
+    /// `asked` contains the call that each result answers. `sequence` is `None` if the message is
+    /// not stored.
     fn store_results(
         &mut self,
         message: &mut Arc<Message>,
@@ -224,9 +221,9 @@ impl RunLog {
         mark_statuses(message, statuses);
     }
 
-    /// Returns the position of the call that the stored result must contain, or `None` if the
-    /// result needs no position. For example, the result needs the position if some calls of the
-    /// call's message are not stored, because call ids and the order then do not identify the call.
+    /// Returns the position of the call that the stored result must contain, because call ids and
+    /// the order do not identify the call. This is the case if some calls of the message are not
+    /// stored.
     fn stored_name(
         &self,
         asked: &AskedCall,
@@ -242,7 +239,7 @@ impl RunLog {
 }
 
 impl StoredPosition {
-    /// Returns the row of the call at this position, without the result.
+    /// Returns the row of a call without the result.
     fn row(
         &self,
         asked: &AskedCall,
@@ -259,7 +256,6 @@ impl StoredPosition {
     }
 }
 
-/// Applies `citations`, if present, and truncates results that are too long.
 fn shorten(
     stored: &mut Vec<Arc<Message>>,
     records: &mut Records,
@@ -278,16 +274,15 @@ fn shorten(
     }
 }
 
-/// Returns the last message. If the last message is an assistant message, also returns the
-/// assistant messages directly before it. The returned messages are in reverse order.
+/// Returns the last message, or all messages of the answer at the end, in reverse order.
 fn last_answer(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
     let of_answer = messages.iter().rev().take_while(is_answer).count();
     messages.iter().rev().take(of_answer.max(1)).cloned().collect()
 }
 
-/// Returns whether an earlier message of the same answer as `message` contains a call. `before`
-/// contains the earlier messages in reverse order.
+/// Returns whether an earlier message of the same answer contains a call. `before` is in reverse
+/// order.
 fn continues_round<'m>(before: impl Iterator<Item = &'m Message>, message: &Message) -> bool {
     before
         .take_while(|earlier| AnswerKey::is_shared(earlier, message))

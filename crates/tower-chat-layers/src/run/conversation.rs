@@ -10,56 +10,50 @@ use tower_chat_core::{
 use super::recording::{Adopted, Recording};
 use crate::{replay::Replay, summarize::Summarizable};
 
-/// The conversation as the run has loaded and extended it.
 pub(super) struct LoadedConversation {
     /// The loaded history. Usually empty if the service stores the history.
     pub(super) history: Messages,
-    /// The number of messages of the conversation that were pruned.
     pub(super) pruned: u64,
     /// The number of messages before `history`, which were pruned or not loaded.
     pub(super) skipped: u64,
-    /// The range that the next run needs to load. The first write of the run stores it.
+    /// The range that the next run needs to load, which the first write of the run stores.
     pub(super) next_range: Option<Arc<LoadFrom>>,
-    /// Whether the stored range leaves out messages.
+    /// Whether the stored range omits messages.
     pub(super) has_range: bool,
     /// Whether the next run needs all messages, because a tool loop of another crate executes this
-    /// run. Its requests are compared with the whole history.
+    /// run, and its requests are compared with the whole history.
     pub(super) needs_all_later: bool,
-    /// The number that follows the numbers of all sources in messages that were not loaded.
+    /// The number after the highest source number in the messages that were not loaded.
     pub(super) next_source: u64,
     /// The replay of the history and of the messages that this run has added.
     pub(super) replay: Replay,
     /// The revision that the next write expects.
     pub(super) revision: Revision,
-    /// The service id of the conversation, if the service stores the history.
+    /// The service id, if the service stores the history.
     pub(super) service_id: Option<Arc<str>>,
-    /// The service id in the store. Differs from `service_id` until a write stores a service id
-    /// that the request or an answer has set.
+    /// The service id in the store. Differs from `service_id` until a write stores the id of the
+    /// request or of an answer.
     pub(super) stored_service_id: Option<Arc<str>>,
     pub(super) recording: Recording,
-    /// The messages that this run has submitted to the store, in order. In per-run mode, these are
-    /// followed by the messages of the run's answered service calls, which the run submits at its
-    /// end.
+    /// The messages that this run has submitted, in order. In per-run mode, the messages of
+    /// answered service calls follow, which the run submits at its end.
     pub(super) added: Vec<Arc<Message>>,
-    /// The number of messages to which the run has given an index, whether stored or not. This number is
-    /// also the index of the next message.
+    /// The number of messages to which the run has given an index, which is also the index of the
+    /// next message.
     pub(super) assigned_ids: usize,
-    /// The number of rewrites that had changed messages of the conversation when it was loaded.
+    /// The number of rewrites of the conversation when it was loaded.
     pub(super) rewrites: u64,
     /// The id of the summary in the requests of the run.
     pub(super) summary: Option<u64>,
-    /// The loaded history for a summary, until the first service call. `None` if the run may not make
-    /// a summary.
+    /// The loaded history for a summary, until the first service call.
     pub(super) summarizable: Option<Box<Summarizable>>,
 }
 
 impl LoadedConversation {
-    /// Returns the id of the next message that the run adds.
     pub(super) fn next_id(&self, run: RunId) -> MessageId {
         MessageId { run, index: u32::try_from(self.assigned_ids).unwrap_or(u32::MAX) }
     }
 
-    /// Returns whether the run has added an answer of the model.
     pub(super) fn has_answers(&self) -> bool {
         self.added.iter().any(|message| message.role == Role::Assistant)
     }
@@ -70,8 +64,7 @@ impl LoadedConversation {
         self.history.get(usize::try_from(index).ok()?)
     }
 
-    /// Sets the history owner and the service id. Returns the change of the service id if the
-    /// service id in the store is different.
+    /// Sets the history owner. Returns the change of the service id in the store, if there is one.
     pub(super) fn adopt(&mut self, adopted: Adopted) -> Option<ServiceIdChange> {
         let Adopted { recording, service_id, change } = adopted;
         self.recording = recording;
@@ -81,7 +74,7 @@ impl LoadedConversation {
         change.filter(|_| !is_known)
     }
 
-    /// Returns the history owner of the run, for the write that stores the run at its end.
+    /// Returns the history owner of a run that is stored at its end.
     pub(super) fn history_owner(&self) -> Adopted {
         match &self.service_id {
             Some(service_id) => Adopted::named(service_id.clone(), self.recording),

@@ -13,19 +13,16 @@ use tower_chat_core::{
 use super::recording::Adopted;
 use crate::tool::{CallOfRun, ToolOutcome};
 
-/// The effect of an event on a run.
 pub(super) enum Effect {
     Nothing,
     Write(Box<RunWrite>),
-    /// Adds the messages of an answered service call to the run log, from which the write at the
-    /// end of the run stores these messages.
+    /// Adds the messages of an answered service call to the run log, for the write at the end of
+    /// the run.
     Hold(HeldCall),
-    /// Leaves the run open for a later attempt. The write adds no messages, and sets the end of the
-    /// lease to this value.
+    /// Leaves the run open for a later attempt, and sets the end of the lease.
     Leave(LeaseEnd),
 }
 
-/// The messages of an answered service call: its new inputs and its answer.
 pub(super) struct HeldCall {
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) adopted: Adopted,
@@ -35,34 +32,30 @@ pub(super) struct HeldCall {
 #[derive(Default)]
 pub(super) struct RunWrite {
     pub(super) messages: Vec<Arc<Message>>,
-    /// The messages at the end of the run whose results no service call has sent. The write stores
-    /// these results in the record, but does not store the messages.
+    /// The messages at the end of the run whose results no service call has sent, and which are
+    /// stored only as results in the record.
     pub(super) left_out: Vec<Arc<Message>>,
-    /// The history owner after the write's answer. `None` if the write contains no answer.
+    /// The history owner after the answer in the write.
     pub(super) adopted: Option<Adopted>,
-    /// Whether the messages are the whole run, including its final answer.
     pub(super) is_whole_run: bool,
     /// Calls whose tools are about to start.
     pub(super) starts: Vec<CallOfRun>,
     /// The outcomes of calls whose results are not part of a message yet.
     pub(super) outcomes: Vec<ToolOutcome>,
-    /// Whether the write commits or discards a journaled run. `None` if the run remains open.
+    /// `None` if the run remains open.
     pub(super) close: Option<Close>,
-    /// Whether the write is the final one of its run and the run ended intentionally.
+    /// Whether the write is the final one of a run that ended intentionally.
     pub(super) ends_run: bool,
-    /// The reason why the run ends, unless the run ends because the model has given its final
-    /// answer.
+    /// The reason for the end of the run. `None` if the model has given its final answer.
     pub(super) ended_by: Option<EndedBy>,
-    /// The last answer of the run, if an earlier write has stored this answer.
+    /// The last answer of the run, if an earlier write has stored it.
     pub(super) last_response: Vec<Arc<Message>>,
-    /// Rows of the record in addition to those that are built from the other fields.
+    /// Rows that are not built from the other fields.
     pub(super) rows: Vec<ToolRecord>,
-    /// Whether messages and rows already have their stored form. In this case, the store sets the
-    /// ids of the messages.
+    /// Whether messages and rows already have their stored form.
     pub(super) is_as_stored: bool,
-    /// Whether this write must be submitted again together with the next write. The run does not
-    /// await the outcome of such a write, or only logs a failure, and therefore continues even if
-    /// the store has refused the write.
+    /// Whether this write must be submitted again with the next one, because the run continues even
+    /// if the store has refused this write.
     pub(super) is_unsettled: bool,
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum Event {
     /// A service call succeeds.
     Answered(Answered),
     /// A service call fails, or its caller drops the response. `text` is the part of the answer
-    /// that the service had streamed until then.
+    /// that had arrived.
     Unanswered {
         ordinal: Option<u32>,
         inputs: Vec<Arc<Message>>,
@@ -50,8 +50,8 @@ pub(crate) enum Event {
     AnswerRefused { inputs: Vec<Arc<Message>> },
     /// The tools of these calls are about to start.
     ToolsStart { calls: Vec<CallOfRun> },
-    /// A tool finishes. `beside` contains the outcomes of those calls of the same round that were
-    /// not run. `next` is the call whose tool starts next.
+    /// A tool finishes. `beside` contains the outcomes of calls of the same round that were not
+    /// run. `next` is the call whose tool starts next.
     ToolFinished {
         outcome: ToolOutcome,
         beside: Vec<ToolOutcome>,
@@ -62,14 +62,12 @@ pub(crate) enum Event {
     ToolsNotRun { outcomes: Vec<ToolOutcome> },
     /// The tools of these calls were dropped while they were running.
     ToolsDropped { calls: Vec<(CallOfRun, SystemTime)> },
-    /// No service call will send these messages, which are messages with results of tools, or
-    /// follow such messages.
+    /// No service call will send these results of tools, and the messages after them.
     ResultsUnsent { messages: Vec<Arc<Message>> },
-    /// The run is stopped. `unsent` contains the messages that no service call has sent. `answer`
-    /// contains the received part of the answer to the last service call.
+    /// The run is stopped. `unsent` contains the messages that no service call has sent, and
+    /// `answer` the received part of the last answer.
     Stopped { unsent: Vec<Arc<Message>>, answer: Vec<Arc<Message>> },
-    /// The answer of the run is complete. An earlier attempt has added the first `before` messages
-    /// of the answer.
+    /// The answer of the run is complete. Its first `before` messages are from an earlier attempt.
     Completed { answer: Vec<Arc<Message>>, before: usize, ended_by: Option<EndedBy> },
     /// The store already contains the complete run.
     FoundComplete { answer: Vec<Arc<Message>> },
@@ -77,31 +75,25 @@ pub(crate) enum Event {
     InputRefused,
     /// The run is committed or discarded in its current state, without another service call.
     EndedAsItStands { end: RunEnd, of_prior_calls: OfPriorCalls },
-    /// The current attempt no longer works on the run. The run may be complete or incomplete.
+    /// The current attempt no longer works on the run, which may be incomplete.
     Left { cause: LeaveCause },
 }
 
-/// The data of an answered service call.
 pub(crate) struct Answered {
     /// The new inputs of the service call, followed by its answer.
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) answer: Vec<Arc<Message>>,
     pub(super) adopted: Adopted,
-    /// The next step, if the tool loop has reported its loop policy.
     pub(super) step: Option<NextStep>,
     /// The calls whose tools start after the answer is stored.
     pub(super) first_calls: Vec<CallOfRun>,
-    /// The reason why the run ends, unless the run ends because the model has given its final
-    /// answer.
+    /// The reason for the end of the run. `None` if the model has given its final answer.
     pub(super) ended_by: Option<EndedBy>,
 }
 
-/// The reason why the current attempt no longer works on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaveCause {
-    /// The attempt failed.
     Failed,
-    /// The caller dropped the response.
     Disconnected,
 }
 
@@ -152,9 +144,9 @@ fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
     let Answered { messages, answer, adopted, step, first_calls, ended_by } = answered;
     let ends_run = match &step {
         Some(step) => step.ends_run(),
-        // A tool loop of another crate does not report the next step. If calls without results
-        // precede an answer without calls, this answer is marked as the end of the run. Without the
-        // mark, readers would treat the answer as a part of the interrupted answer before it.
+        // A tool loop of another crate does not report the next step. An answer without calls,
+        // after calls without results, is marked as the end of the run. Without the mark, it would
+        // count as a part of the interrupted answer before it.
         None => {
             follows_open_calls(&log.conversation.added, &messages)
                 && pending_calls(&answer).is_empty()
@@ -201,8 +193,8 @@ fn unanswered(
             let is_unsettled = true;
             (!inputs.is_empty()).then(|| RunWrite { is_unsettled, ..RunWrite::messages(inputs) })
         }
-        // All inputs that must be durable are already staged. A retry reads the inputs from the run
-        // log. The write that ends or leaves the run stores the text.
+        // The inputs are already staged. A retry reads them from the run log. The write that ends
+        // or leaves the run stores the text.
         PersistenceMode::Journaled => {
             if let (Some(journal), Some(text)) = (log.journal.as_deref_mut(), text) {
                 journal.keep_partial_text(text);
@@ -216,7 +208,7 @@ fn unanswered(
 }
 
 /// *The service reports in the middle of a run that it stores the history, or no longer does.*
-/// Stores those inputs that are results of tools in the record, because the tools have run. No
+/// Stores the inputs that are results of tools in the record, because the tools have run. No
 /// message of the service call is stored.
 fn answer_refused(
     log: &RunLog,
@@ -266,9 +258,9 @@ fn tool_finished(
     let write = RunWrite { outcomes: vec![outcome], starts, ..RunWrite::default() };
     Some(match log.mode {
         PersistenceMode::PerRun | PersistenceMode::PerServiceCall => write,
-        // The same write commits the run, because a later attempt could not read from the store
-        // that the tool has ended the run. With `keep_trailing_results`, and for approved calls of
-        // earlier runs, a later write contains the message with the results, and commits the run.
+        // The same write commits the run, because the store does not show a later attempt that the
+        // tool has ended the run. With `keep_trailing_results`, and for approved calls of earlier
+        // runs, a later write contains the results and commits the run.
         PersistenceMode::Journaled => {
             let ends_run = ends_run && log.is_of_run(call) && !policy.keep_trailing_results;
             let close = ends_run.then_some(Close::Commit);
@@ -279,8 +271,8 @@ fn tool_finished(
     })
 }
 
-/// *A tool finishes*, for calls that were not run. Stores the outcomes of these calls, because a
-/// later attempt with other tools must not run the calls.
+/// *A tool finishes*, for calls that were not run, and that a later attempt with other tools must
+/// not run.
 fn tools_not_run(log: &RunLog, outcomes: Vec<ToolOutcome>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::PerServiceCall => None,
@@ -292,8 +284,8 @@ fn tools_not_run(log: &RunLog, outcomes: Vec<ToolOutcome>) -> Option<RunWrite> {
     }
 }
 
-/// *The caller drops the response*. Records the running tools as interrupted. An approved call of an
-/// earlier run needs no row, because its claim records that the tool has started.
+/// *The caller drops the response*. Records the running tools as interrupted. An approved call of
+/// an earlier run needs no row, because its claim shows that the tool has started.
 fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::Journaled => None,
@@ -317,8 +309,7 @@ fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<Ru
 fn results_unsent(log: &RunLog, messages: Vec<Arc<Message>>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun => None,
-        // Without a persistence layer below the tool loop, neither the calls nor their results are
-        // stored.
+        // Without a persister, neither the calls nor their results are stored.
         _ if log.is_persister_missed || messages.is_empty() => None,
         PersistenceMode::PerServiceCall | PersistenceMode::Journaled => {
             Some(RunWrite::messages(messages))
@@ -336,13 +327,12 @@ fn stopped(
     let close = match log.mode {
         // [`completed`] writes these messages together with the run.
         PersistenceMode::PerRun => return None,
-        // Without a persistence layer below the tool loop, neither the calls nor their results are
-        // stored.
+        // Without a persister, neither the calls nor their results are stored.
         _ if log.is_persister_missed => return None,
         PersistenceMode::PerServiceCall => None,
         PersistenceMode::Journaled => Some(Close::Commit),
     };
-    // The partial text is not needed, because `answer` contains the same text.
+    // `answer` contains the same text.
     log.forget_partial_text();
     let mut messages = log.not_stored_of(unsent);
     messages.extend(answer);
@@ -353,8 +343,8 @@ fn stopped(
 }
 
 /// *The run completes*, *a tool ends the run*, *`stop`* of a run that is stored at its end. Results
-/// at the end of the run that no service call has sent are stored only in the record, unless the
-/// policy or a stop requires their messages.
+/// at the end that no service call has sent are stored only in the record, unless the policy or a
+/// stop requires their messages.
 fn completed(
     log: &mut RunLog,
     policy: &PersistencePolicy,
@@ -420,8 +410,8 @@ fn found_complete(
 
 /// *A decision is sent about a call that already has a result, or about an unknown call*, *an
 /// approved call's arguments were changed by a hook*. Discards the staged messages if they contain
-/// no answer of the model. If such a run remained open, each later request would first resume the
-/// run, and the resumed run would be refused again.
+/// no answer. Otherwise each later request would first resume this run, which would be refused
+/// again.
 fn input_refused(log: &RunLog) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if log.conversation.has_answers() {
@@ -462,8 +452,8 @@ fn left(log: &mut RunLog, policy: &PersistencePolicy, cause: LeaveCause) -> Effe
         PersistenceMode::Journaled => {
             let end = match (cause, policy.journal.on_disconnect) {
                 (LeaveCause::Failed, _) => return Effect::Leave(LeaseEnd::NotHeld),
-                // The commit would need the results of approved calls from the record, which this
-                // function cannot read. The next run of the conversation commits this run.
+                // The commit would need the recorded results of approved calls. The next run of the
+                // conversation commits this run.
                 (LeaveCause::Disconnected, OnDisconnect::Commit) if log.has_open_decisions() => {
                     return Effect::Leave(LeaseEnd::Abandoned);
                 }
@@ -481,8 +471,7 @@ fn left(log: &mut RunLog, policy: &PersistencePolicy, cause: LeaveCause) -> Effe
 
 impl RunLog {
     /// Returns whether the outcome of a call is stored in the record before a message contains its
-    /// result. Returns `true` for each call of a journaled run, and in the other modes for each
-    /// approved call of an earlier run.
+    /// result: for each call of a journaled run, and for approved calls of earlier runs.
     pub(crate) fn records_call(&self, call: CallOfRun) -> bool {
         self.mode == PersistenceMode::Journaled || !self.is_of_run(call)
     }
@@ -491,15 +480,15 @@ impl RunLog {
         message.run == self.run
     }
 
-    /// Returns those outcomes whose calls belong to this run. The other outcomes belong to calls of
-    /// earlier runs whose tools were not run. These calls remain pending.
+    /// Returns the outcomes of calls of this run. Calls of earlier runs that were not run remain
+    /// pending.
     fn of_this_run(&self, mut outcomes: Vec<ToolOutcome>) -> Vec<ToolOutcome> {
         outcomes.retain(|(call, ..)| self.is_of_run(*call));
         outcomes
     }
 
-    /// Returns how many inputs are stored if the service call fails, counted from the first input.
-    /// A message that a tool has queued is treated like a result.
+    /// Returns how many inputs, from the first on, are stored if the service call fails. A message
+    /// that a tool has queued counts as a result.
     fn kept_of(&self, kept: UnansweredInputs, inputs: &[Arc<Message>]) -> usize {
         let is_result = |message: &Arc<Message>| {
             message.role == Role::Tool
@@ -512,8 +501,8 @@ impl RunLog {
         }
     }
 
-    /// Returns whether the user's messages at the end of the run contain decisions about approval
-    /// requests. A result or an answer after a decision would show that the decision was processed.
+    /// Returns whether the messages at the end of the run contain decisions about approval requests
+    /// that were not processed.
     fn has_open_decisions(&self) -> bool {
         let is_input = |message: &&Arc<Message>| message.role == Role::User;
         answers_approvals(self.conversation.added.iter().rev().take_while(is_input))

@@ -36,7 +36,6 @@ use tower_chat_core::{
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct FencedAttempt {
-    /// Distinguishes the attempt from all others.
     token: u64,
 }
 
@@ -47,8 +46,8 @@ impl FencedAttempt {
         Self { token: RunId::new().random_half() }
     }
 
-    /// Turns a write into the first write of this attempt. The write both opens and commits the
-    /// run, because only a write that opens a run changes the incarnation.
+    /// Turns a write into the first write of this attempt. It both opens and commits the run,
+    /// because only a write that opens a run changes the incarnation.
     pub(super) fn begin_with(self, write: Write, now: SystemTime) -> Write {
         let lease =
             Lease { attempt: 1, holder: self.token, renewed_at: now, until: LeaseEnd::NotHeld };

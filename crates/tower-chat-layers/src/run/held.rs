@@ -12,8 +12,8 @@ use super::{
 };
 
 impl RunLog {
-    /// Adds the messages of an answered service call to the messages that the write at the end of
-    /// the run stores.
+    /// Adds the messages of an answered service call to those that the write at the end of the run
+    /// stores.
     pub(super) fn hold(&mut self, call: HeldCall, now: Option<SystemTime>) {
         let HeldCall { messages, adopted } = call;
         self.conversation.service_id = adopted.service_id;
@@ -31,13 +31,12 @@ impl RunLog {
         self.conversation.added.extend(messages);
     }
 
-    /// Returns how many of the messages that the run has added were submitted by a write.
+    /// Returns the number of the run's messages that a write has submitted.
     pub(super) fn submitted(&self) -> usize {
         self.held.before.as_ref().map_or(self.conversation.added.len(), |before| before.added)
     }
 
-    /// Removes the held answer of the last service call, because the tool loop repeats this call
-    /// and will continue with the new answer.
+    /// Removes the held answer of the last service call, which the tool loop repeats.
     pub(super) fn drop_last_answer(&mut self) {
         let Some(BeforeHeld { added, replay, assigned_ids }) = &self.held.before else { return };
         let conversation = &mut self.conversation;
@@ -49,8 +48,7 @@ impl RunLog {
         held.for_each(|message| conversation.replay.push(message));
     }
 
-    /// Sets the ids of the messages in a run's answer. `answer` must not contain messages that an
-    /// earlier attempt has added.
+    /// Sets the ids of the messages in a run's answer, without those of an earlier attempt.
     pub(super) fn number_answer(
         &self,
         answer: Vec<Arc<Message>>,
@@ -63,7 +61,7 @@ impl RunLog {
     }
 
     /// Removes the held messages. Returns all messages of the run: the input, the held rounds that
-    /// `answer` does not contain, and `answer`, whose messages must already have their ids.
+    /// `answer` does not contain, and `answer`, whose messages must have their ids.
     pub(super) fn take_whole_run(&mut self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let rounds = self.unreported_rounds(answer).to_vec();
         let rest = answer.iter().skip(repeated_len(&rounds)).cloned();
@@ -77,9 +75,8 @@ impl RunLog {
         messages
     }
 
-    /// Returns the held messages after the input of the run. Returns nothing if `answer` itself
-    /// contains results of tools, if held messages are missing, or if the held messages contain no
-    /// results of tools.
+    /// Returns the held messages after the input, if they are complete and contain results of
+    /// tools, and `answer` contains none.
     fn unreported_rounds(&self, answer: &[Arc<Message>]) -> &[Arc<Message>] {
         let HeldRun { before: Some(before), is_broken: false, input, .. } = &self.held else {
             return &[];
@@ -98,8 +95,7 @@ impl RunLog {
 }
 
 /// Returns the number of messages at the end of `rounds` that the answer of the tool loop repeats
-/// at its beginning. If `rounds` is complete, these messages are the last response of the model,
-/// which the loop returns as its answer.
+/// at its beginning: the last response of the model, if `rounds` is complete.
 fn repeated_len(rounds: &[Arc<Message>]) -> usize {
     if is_complete(rounds) { response_at_end(rounds).len() } else { 0 }
 }

@@ -4,13 +4,11 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use tower_chat_core::{Message, MessageId, ToolCall};
 
-/// A cache of one entry: the messages with calls of the answer that was looked up last. The
-/// outcomes of an answer's calls usually arrive one at a time, and the row of each outcome needs
-/// the same answer.
+/// A cache of one entry: the messages with calls of the answer that was looked up last. Outcomes
+/// usually arrive one at a time, and the row of each needs the same answer.
 #[derive(Debug, Default)]
 pub(super) struct HeldCalls(pub(super) RefCell<HashMap<MessageId, Arc<HeldMessage>>>);
 
-/// A message with tool calls.
 #[derive(Debug)]
 pub(super) struct HeldMessage {
     pub(super) message: Arc<Message>,

@@ -40,21 +40,17 @@ pub(super) async fn load_head(
     Ok(history.head)
 }
 
-/// The history of a run, including the writes in the outbox.
 pub(super) struct LoadedReplay {
     pub(super) history: History,
-    /// The replay of the history under the replay policy.
     pub(super) replay: Replay,
-    /// The id of the summary in force.
     pub(super) summary: Option<u64>,
     /// The history for a summary, if the policy allows the run to make one.
     pub(super) summarizable: Option<Box<Summarizable>>,
-    /// The range that the next run needs to load, if it changes.
     pub(super) next_range: Option<Arc<LoadFrom>>,
 }
 
-/// Returns the history, including the writes in the outbox, and the replay of the history under the
-/// replay policy. Loads only the messages in `range`, if there is one.
+/// Returns the history (or only the messages in `range`) after the writes in the outbox, and its
+/// replay under the replay policy.
 pub(super) async fn load_history(
     settings: &Settings,
     conversation: &Conversation,
@@ -69,8 +65,8 @@ pub(super) async fn load_history(
     let unsaved = unsaved_after(&settings.store, key, &stored.head);
     let own = own_messages(request);
     let (history, mut replay) = replay_of(settings, key, *run, stored, &unsaved, &own).await;
-    // The summary is created from the history with the unsaved messages, because a summary counts
-    // each message that is not in its history as covered.
+    // Messages that are missing in the history count as covered by the summary, so the history must
+    // contain the unsaved messages.
     let summary = ReplaySummary::in_force(&*settings.store, key, &history).await?;
     let summary_id = summary.as_ref().map(|summary| summary.summary().id);
     if !history.is_whole() {
@@ -115,9 +111,9 @@ fn unsaved_after(store: &Arc<dyn HistoryStore>, key: &ConversationKey, head: &He
     unsaved
 }
 
-/// Applies the writes `unsaved` of the outbox to a history, and returns the history and its replay.
-/// If the replay policy needs the record of tool calls, adds recorded results of dangling calls. A
-/// call whose result is in the request's own messages `own` is not completed.
+/// Applies the writes in the outbox to a history, and returns it with its replay. Adds recorded
+/// results of dangling calls if the policy requires it, except results in `own` (the request's own
+/// messages).
 async fn replay_of(
     settings: &Settings,
     key: &ConversationKey,
@@ -182,19 +178,14 @@ fn without_incomplete_responses(messages: &Messages, run: RunId) -> Messages {
     messages.iter().filter(|message| !is_incomplete_response(message, run)).cloned().collect()
 }
 
-/// Returns whether a message is an incomplete response of `run`: a partial response, or a response
-/// whose calls hooks have removed. While `run` continues, its incomplete responses are not sent to
-/// the model.
+/// Returns whether a message is a partial response of `run`, or a response whose calls hooks have
+/// removed. While `run` continues, its incomplete responses are not sent to the model.
 pub(super) fn is_incomplete_response(message: &Message, run: RunId) -> bool {
     let is_of_run = message.id.is_some_and(|id| id.run == run);
     is_of_run && (is_partial_response(message, run) || is_without_calls(message))
 }
 
 /// Returns the conversation's head after all writes in the outbox.
-///
-/// # Errors
-///
-/// Returns [`PersistenceError::NotLoaded`].
 pub(crate) async fn head_of(
     settings: &Settings,
     key: &ConversationKey,

@@ -6,22 +6,21 @@ use tower_chat_core::{ChatRequest, Message, Messages};
 
 use super::model_request::joined;
 
-/// The messages that a layer has put into the request of a run, because the layer does not know
-/// whether a layer below adds the history to each service call.
+/// The messages that a layer has put into the request of a run, because a layer below may not add
+/// the history to each service call.
 #[derive(Default)]
 pub(super) struct HistoryInRequest {
     /// The messages before the new messages of the request.
     pub(super) history: Messages,
     /// The new messages of the request: the open round of the history, and the input.
     pub(super) new: Messages,
-    /// The input of the run.
     pub(super) input: Messages,
 }
 
 impl HistoryInRequest {
-    /// Removes the history from a request, if the request still contains it. If the new messages of
-    /// the request are unchanged too, only the input of the run remains. If a layer in between has
-    /// changed messages of the input and has kept their ids, the changed messages remain.
+    /// Removes the history from a request that still contains it. If the new messages of the
+    /// request are unchanged too, only the input of the run remains. Otherwise they remain,
+    /// including messages of the input that a layer in between has changed.
     pub(super) fn remove_from(&self, request: &mut ChatRequest) {
         let Self { history, new, .. } = self;
         let first = request.history_len().checked_sub(history.len());
@@ -38,8 +37,7 @@ impl HistoryInRequest {
         request.set_messages(joined(request.messages().take(first), own), first);
     }
 
-    /// Returns the input of the run, as it is in the new messages of a request. These have the same
-    /// ids and roles as `new`.
+    /// Returns the input of the run in `own`, whose messages have the same ids and roles as `new`.
     fn input_in(&self, own: &Messages) -> Messages {
         let Self { new, input, .. } = self;
         let is_equal =

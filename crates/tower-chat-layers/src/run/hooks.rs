@@ -12,34 +12,31 @@ use tower_chat_core::{Message, MessageId, Messages, ToolCall};
 
 use crate::tool::{CallOfRun, Tool, ToolSource, Tools};
 
-/// The metadata key under which a stored message lists those of its calls whose tools have hooks.
-/// The value contains the index of each such call among the stored calls of the message. If the
-/// tool of such a call is no longer registered, the result of the call must not be stored
-/// unchanged.
+/// The metadata key for the calls of a stored message whose tools have hooks. The value contains
+/// the indices of these calls among the stored calls of the message. If such a tool is no longer
+/// registered, the result of its call must not be stored unchanged.
 pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 
 /// The tools whose hooks a run calls.
 ///
 /// The set of tools may change during a run. Each call uses the hook of the tool that was
-/// registered when the call was planned, until the result of the call is stored. If a tool is
-/// unregistered, the run continues to use the hook of this tool for later calls of the same name,
-/// until another tool of this name is registered.
+/// registered when the call was planned. Later calls of an unregistered name use the last tool of
+/// this name.
 #[derive(Default)]
 pub(super) struct Hooks {
     /// The source of the tools, until a tool loop sets its tools.
     source: Option<Arc<dyn ToolSource>>,
-    /// The most recent set of tools. If a service call has the same set again, `known` is not
-    /// updated.
+    /// The most recent set of tools, from which `known` was updated.
     newest: Option<Tools>,
     /// The most recent tool of each name in the run.
     known: HashMap<String, Arc<dyn Tool>>,
     /// The tools of calls that were planned or stored.
     pinned: HashMap<CallOfRun, Arc<dyn Tool>>,
-    /// The calls whose name had no tool when they were planned or stored. The results that the tool loop
-    /// writes for such calls are stored unchanged, even if a tool of this name was registered later.
+    /// The calls whose name had no tool when they were planned or stored. The results that the tool
+    /// loop writes for them are stored unchanged.
     without_tool: HashSet<CallOfRun>,
-    /// A cache of one entry: the id of the message that was looked up last, and the indices of
-    /// those of its calls whose tools had hooks.
+    /// A cache of one entry: the id of the message that was looked up last, and the indices of its
+    /// calls whose tools had hooks.
     pub(super) hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
     forgotten: RefCell<MayBeForgotten>,
 }
@@ -47,9 +44,7 @@ pub(super) struct Hooks {
 /// A cache that contains whether hooks were called for the calls of stored messages.
 #[derive(Debug, Default)]
 struct MayBeForgotten {
-    /// The value for the loaded history, which does not change.
     of_history: Option<bool>,
-    /// Whether hooks were called for one of the checked messages of this run.
     of_added: bool,
     /// The number of messages of this run that were checked.
     added: usize,
@@ -70,12 +65,10 @@ impl Hooks {
         }
     }
 
-    /// Returns the most recent set of tools.
     pub(super) fn newest(&self) -> Option<Tools> {
         self.newest.clone()
     }
 
-    /// Adds the tools that a tool loop uses from now on.
     pub(super) fn use_tools(&mut self, tools: &Tools) {
         self.source = None;
         self.add(tools);
@@ -90,7 +83,6 @@ impl Hooks {
         self.known.extend(named);
     }
 
-    /// Pins the current tools of a message's calls.
     pub(super) fn pin_calls(&mut self, message: &Message) {
         let Some(id) = message.id else { return };
         for (index, call) in message.asked_calls().enumerate() {
@@ -110,12 +102,10 @@ impl Hooks {
         }
     }
 
-    /// Returns whether the name of a call had no tool when the call was planned or stored.
     pub(super) fn had_no_tool(&self, call: CallOfRun) -> bool {
         self.without_tool.contains(&call)
     }
 
-    /// Returns the tool whose hook decides which parts of a call are stored.
     pub(super) fn tool(&self, of_run: CallOfRun, call: &ToolCall) -> Option<&dyn Tool> {
         let tool = self.pinned.get(&of_run).or_else(|| self.known.get(&call.name));
         tool.map(|tool| &**tool)
@@ -123,8 +113,8 @@ impl Hooks {
 }
 
 impl Hooks {
-    /// Returns whether a hook may have removed a call. A result without a stored call may then be
-    /// the result of the removed call.
+    /// Returns whether a hook may have removed a call. A result without a stored call may then
+    /// belong to it.
     pub(super) fn may_be_forgotten(&self, added: &[Arc<Message>], history: &Messages) -> bool {
         let mut known = self.forgotten.borrow_mut();
         let new = added.get(known.added..).unwrap_or_default();
@@ -137,15 +127,14 @@ impl Hooks {
     }
 }
 
-/// Stores in the metadata of a message the indices of those of its calls whose tools have hooks.
 pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
     let positions = positions.into_iter().map(Value::from).collect();
     let metadata = &mut Arc::make_mut(message).metadata;
     metadata.insert(HOOKED_CALLS.to_owned(), Value::Array(positions));
 }
 
-/// Returns whether hooks were called for the calls of a stored message. The message may then differ
-/// from the model's answer.
+/// Returns whether hooks were called for the calls of a stored message, which may then differ from
+/// the model's answer.
 pub(crate) fn has_asked_hooks(stored: &Message) -> bool {
     stored.metadata.contains_key(HOOKED_CALLS)
 }

@@ -23,17 +23,20 @@ use crate::{
     tool::{CallOfRun, ToolReport},
 };
 
-/// The messages and rows that the commit of an incomplete run adds to the staged messages.
+/// The messages and rows that the commit of an incomplete run adds.
 pub(crate) struct IncompleteCommit {
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) rows: Vec<ToolRecord>,
 }
 
 /// Returns the messages and rows that the commit of an incomplete run adds, from the sequence
-/// number `sequence` on. The messages are, in this order: a result for each call of the run without
-/// a result; the results of calls of earlier runs that the run's messages approve or reject; the
-/// text of an interrupted answer. `tools` are the rows of the run's calls. `id_of` returns the id
-/// of the message with a sequence number.
+/// number `sequence` on. The messages are, in this order:
+/// - a result for each call of the run without a result;
+/// - the results of calls of earlier runs that the run's messages approve or reject;
+/// - the text of an interrupted answer.
+///
+/// `tools` are the rows of the run's calls. `id_of` returns the id of the message with a sequence
+/// number.
 pub(crate) fn incomplete_commit<'a>(
     (tools, id_of): (impl IntoIterator<Item = &'a ToolRecord>, impl Fn(u64) -> Option<MessageId>),
     sequence: u64,
@@ -42,9 +45,8 @@ pub(crate) fn incomplete_commit<'a>(
 ) -> IncompleteCommit {
     let (missing, mut rows) = missing_results(tools, sequence, id_of);
     rows.extend(of_prior_calls.rows);
-    // The model is called only after all decided calls of earlier runs have results. If such
-    // results are added here, this run has not called the model. Therefore `missing` is empty, and
-    // the rows of `of_prior_calls` refer to the correct sequence numbers.
+    // Results of decided calls are only added if this run has not called the model. `missing` is
+    // then empty, and the rows of `of_prior_calls` refer to the correct sequence numbers.
     let missing = missing.into_iter().map(Arc::new);
     let partial = partial_text.map(|text| Arc::new(partial_message(text)));
     let messages = missing.chain(of_prior_calls.messages).chain(partial).collect();
@@ -54,9 +56,9 @@ pub(crate) fn incomplete_commit<'a>(
 /// The result, for the model, of a call that was not run before its run ended.
 const NEVER_RUN: &str = "The call was not run: its run was interrupted before the call started.";
 
-/// Returns one message with the missing results of the run's calls in the order of the calls,
-/// followed by the messages that the tools have queued. Also returns the rows of these calls. The
-/// rows refer to the results by the sequence number `sequence` of the message.
+/// Returns a message with the missing results of the run's calls, the messages that the tools have
+/// queued, and the rows of these calls. The rows refer to the message by its sequence number
+/// `sequence`.
 fn missing_results<'a>(
     tools: impl IntoIterator<Item = &'a ToolRecord>,
     sequence: u64,
@@ -83,8 +85,7 @@ fn missing_results<'a>(
         };
         queued.append(&mut result.queued);
         result.call_id = Some(row.call_id.clone());
-        // The result contains the position of its call, because call ids may not be unique, and a
-        // hook may have removed some of the calls.
+        // Call ids may not be unique, and a hook may have removed some of the calls.
         let position = |message| CallPosition { message, index: row.call.index };
         result.call = id_of(row.call.sequence).map(position);
         result.name.get_or_insert_with(|| row.name.clone());
@@ -100,15 +101,14 @@ fn missing_results<'a>(
 /// The messages and rows about calls of earlier runs that the commit of an incomplete run adds.
 #[derive(Debug, Default)]
 pub(crate) struct OfPriorCalls {
-    /// The results of calls that the run's messages approve or reject, and the messages that the
-    /// tools of these calls have queued.
+    /// The results of decided calls, and the messages that their tools have queued.
     messages: Vec<Arc<Message>>,
     /// The rows of calls of earlier runs whose results are in `messages` or in the staged messages.
     rows: Vec<ToolRecord>,
 }
 
-/// Returns the messages and rows about calls of earlier runs, for the commit of a run with these staged
-/// messages.
+/// Returns the messages and rows about calls of earlier runs, for the commit of a run with these
+/// staged messages.
 pub(crate) async fn of_prior_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -129,14 +129,13 @@ pub(crate) async fn of_prior_calls(
     })
 }
 
-/// Returns a message with the missing results of decided calls, in the order of the calls. A
-/// decided call is a call of an earlier run that the staged messages approve or reject. Also
-/// returns the messages that the tools of these calls have queued. If the record contains the
-/// result of a call, the message contains this result. Otherwise, a call that was started gets an
-/// error that reports the unknown outcome, and any other call gets a rejection.
+/// Returns a message with the missing results of decided calls (calls of earlier runs that the
+/// staged messages approve or reject), and the messages that their tools have queued. If the record
+/// contains no result, a call that was started gets an error that reports the unknown outcome. Any
+/// other call gets a rejection.
 ///
 /// If an approved call was not started, all calls of its batch remain pending, and the user can
-/// approve the call again. The results of the other calls in the batch remain in the record.
+/// approve the call again.
 async fn results_of_decided_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -192,8 +191,8 @@ async fn results_of_decided_calls(
     Ok(Some((message, queued)))
 }
 
-/// Returns the result of a call whose approval was decided. Also returns the status of the call if
-/// the message must contain this status, because the row of the call does not determine it.
+/// Returns the result of a decided call, and the status of the call if its row does not determine
+/// the status.
 fn result_of_decided(
     outcome: Option<CallOutcome>,
     decision: &ApprovalResponse,

@@ -10,16 +10,13 @@ use tower_chat_core::{MediaSource, Message, Part, Role};
 /// The metadata key of the digest in the first stored message of a run.
 const INPUT_DIGEST: &str = "run_input";
 
-/// The first characters of a digest: the version of its algorithm. The number of user messages and the
-/// hash follow. Digests of other versions are not compared.
+/// The first characters of a digest: the version of its algorithm. Digests of other versions are
+/// not compared.
 const VERSION: &str = "1:";
 
-/// Returns the digest of the user's messages in the input of a run, or `None` if the input has no user
-/// message.
-///
-/// The digest covers texts, media, and decisions about approval requests with their arguments. The
-/// digest does not cover system messages, because they may contain the current time. The digest
-/// also does not cover metadata and the provider-specific data of parts.
+/// Returns the digest of the user's messages in the input of a run: texts, media, and decisions
+/// about approval requests with their arguments. System messages are not covered, because they may
+/// contain the current time.
 pub(super) fn input_digest(input: &[Arc<Message>]) -> Option<String> {
     digest_of_first(usize::MAX, input)
 }
@@ -65,20 +62,18 @@ fn digest_of_first(max_messages: usize, input: &[Arc<Message>]) -> Option<String
     (count > 0).then(|| format!("{VERSION}{count}:{digits}"))
 }
 
-/// Adds the length of a text and the text to the hash. Without the lengths, two different sequences
-/// of texts could result in the same bytes.
+/// Adds a text and its length to the hash. Without the lengths, two sequences of texts could result
+/// in the same bytes.
 fn add(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
 }
 
-/// Stores the digest in the first message of a run.
 pub(super) fn mark_input(message: &mut Arc<Message>, digest: &str) {
     let metadata = &mut Arc::make_mut(message).metadata;
     metadata.insert(INPUT_DIGEST.to_owned(), Value::from(digest));
 }
 
-/// Removes the digest from a run's first message and returns it.
 pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
     if !message.metadata.contains_key(INPUT_DIGEST) {
         return None;
@@ -89,9 +84,9 @@ pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
     }
 }
 
-/// Returns whether the input of a request differs from the input with the digest `stored`. `added`
-/// are the stored messages of the run. An input may have further messages at its end if the run has
-/// stored nothing else than its input. Returns `false` if `stored` is `None` or has another version.
+/// Returns whether the input of a request differs from the input with the digest `stored`. The input
+/// may have further messages at its end if `added`, the stored messages of the run, contains nothing
+/// else than the stored input. Returns `false` if `stored` is `None` or has another version.
 pub(super) fn differs(
     stored: Option<&str>,
     added: &[Arc<Message>],

@@ -30,19 +30,18 @@ struct AppliesTo {
     rewrites: u64,
     /// The largest id of the runs whose messages are not loaded.
     last_run: RunId,
-    /// The number that follows the numbers of all sources in the messages that are not loaded.
+    /// The number after the highest source number in the messages that are not loaded.
     next_source: u64,
-    /// The window that leaves the messages out. `None` if the summary in force covers them.
+    /// The window that omits the messages. `None` if the summary in force covers them.
     window: Option<WindowInForce>,
 }
 
-/// A window, and what its beginning depends on besides the messages.
+/// A window, and the state on which its beginning depends in addition to the messages.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct WindowInForce {
     turns: usize,
     low_water: usize,
     omits_tools: bool,
-    /// The id of the summary in force.
     summary: Option<u64>,
 }
 
@@ -57,29 +56,29 @@ impl AppliesTo {
 }
 
 impl WindowInForce {
-    /// Returns the window of a policy. `None` if there is no window, or if its beginning can change
-    /// although no message is added: if the window has another unit than turns, or if a step before
-    /// the window removes calls by their age or by the registered tools.
+    /// Returns the window of a policy, if its beginning changes only with new messages. The unit of
+    /// the window must therefore be turns, and no step before the window may remove calls by their
+    /// age or by the registered tools.
     fn of(policy: &PersistencePolicy, summary: Option<u64>) -> Option<Self> {
         let replay = &policy.replay;
         let (turns, low_water) = replay.window.as_ref()?.as_turns()?;
         let is_fixed = replay.freshness.is_none() && replay.outdated_calls.is_off();
-        // A summary covers messages after those of the summary in force, so a run that may make a
-        // summary needs all of them.
+        // A summary covers all messages after those of the summary in force, so a run that may make
+        // one needs them.
         let needs_only_window = policy.summarize.is_none();
         let omits_tools = replay.tool_history == ToolHistory::Omit;
         (is_fixed && needs_only_window).then_some(Self { turns, low_water, omits_tools, summary })
     }
 }
 
-/// Returns whether the replay of the end of a history can be equal to the end of the whole replay.
-/// Sources of citations are numbered from the beginning, and `Fail` reports a call of any turn.
+/// Returns whether a range of a history can be replayed alone. It cannot if source numbers are read
+/// from the whole history, or if `Fail` reports dangling calls of any turn.
 fn has_ranges(policy: &ReplayPolicy) -> bool {
     policy.citations.is_none() && policy.dangling_calls != DanglingCalls::Fail
 }
 
-/// Returns whether messages contain results of calls or responses to approval requests. The calls
-/// may be in messages that a range does not contain.
+/// Returns whether messages contain results or responses to approval requests, whose calls may be
+/// before a range.
 pub(super) fn answers_calls(messages: &[Arc<Message>]) -> bool {
     let answers = |part: &Part| matches!(part, Part::ToolResult(_) | Part::ApprovalResponse(_));
     messages.iter().any(|message| message.parts.iter().any(answers))
@@ -103,8 +102,8 @@ fn answers_earlier_calls(messages: &[Arc<Message>], run: RunId, added: &[Arc<Mes
     false
 }
 
-/// The ids of the calls of a run. A result usually answers a call of the last message with calls, so
-/// the earlier messages are read only if the ids of the later ones do not contain an id.
+/// The ids of the calls of a run. Most results answer the last message with calls, so earlier
+/// messages are read only if an id is not found.
 struct OwnCallIds<'a> {
     known: HashSet<String>,
     /// The messages of the run whose calls are not in `known` yet.
@@ -145,8 +144,8 @@ pub(super) fn range_of<'a>(
     (is_left_out && applies_to.is_unchanged(head) && run > applies_to.last_run).then_some(from)
 }
 
-/// Returns the range that the next run needs. `None` if the range in the head of the history need
-/// not change. `replay` is the replay of the history after the steps of the policy.
+/// Returns the range that the next run needs. `None` if the range in the head need not change.
+/// `replay` is the replay of the history after the steps of the policy.
 pub(super) fn next_range(
     policy: &PersistencePolicy,
     history: &History,
@@ -157,13 +156,13 @@ pub(super) fn next_range(
     if let Some(range) = new_range(policy, history, replay, summary) {
         return (stored != Some(&range)).then(|| Arc::new(range));
     }
-    // The stored range stays, unless another program has added results of calls before it.
+    // The stored range remains, unless another program has added results of calls before it.
     let next = history.message(stored?.after.checked_add(1)?)?.id?;
     let is_outdated = history.is_whole() && stored?.after > 0 && !replay.can_begin_with(next.run);
     is_outdated.then(all_messages)
 }
 
-/// Determines the range from the loaded history. `None` if no message can be left out.
+/// Determines the range from the loaded history. `None` if no message can be omitted.
 fn new_range(
     policy: &PersistencePolicy,
     history: &History,
@@ -201,9 +200,8 @@ fn new_range(
     (leading <= after).then_some(LoadFrom { leading, after, applies_to })
 }
 
-/// Returns the number that follows the numbers of all sources in the messages up to `after`. Reads
-/// only the messages after the stored range, if it applies. Returns `None` if earlier messages are
-/// neither loaded nor known.
+/// Returns the number after the highest source number in the messages up to `after`. `None` if
+/// earlier messages are neither loaded nor known.
 fn next_source(history: &History, after: u64) -> Option<u64> {
     let stored = history.head.load_from.as_deref().filter(|from| from.after <= after);
     let known = stored.and_then(|from| Some((from.after, AppliesTo::of(from)?)));
@@ -218,21 +216,20 @@ fn next_source(history: &History, after: u64) -> Option<u64> {
     Some(known.max(Citations::default().next_number(&messages)))
 }
 
-/// Returns the number that follows the numbers of all sources in the messages that were not loaded.
+/// Returns the number after the highest source number in the messages that were not loaded.
 pub(super) fn next_source_after_skipped(history: &History) -> u64 {
     let stored = history.head.load_from.as_deref().filter(|_| !history.is_whole());
     stored.and_then(AppliesTo::of).map_or(0, |applies_to| applies_to.next_source)
 }
 
-/// Returns a range that contains all messages.
 fn all_messages() -> Arc<LoadFrom> {
     Arc::new(LoadFrom { leading: 0, after: 0, applies_to: String::new() })
 }
 
 impl RunLog {
-    /// Returns the range that a write of the run stores for the next run. If the messages of the
-    /// write answer calls of earlier runs, or if a tool loop of another crate sends the messages of
-    /// the conversation itself, the next run needs all messages.
+    /// Returns the range that a write stores for the next run. The next run needs all messages if
+    /// messages of this write answer calls of earlier runs, or if a tool loop of another crate
+    /// sends the messages of the conversation itself.
     pub(super) fn range_with(&mut self, messages: &[Arc<Message>]) -> Option<Arc<LoadFrom>> {
         let conversation = &mut self.conversation;
         let mut range = conversation.next_range.take();
@@ -249,10 +246,11 @@ impl RunLog {
 }
 
 /// Returns the sequence number of the last system or developer message at the beginning of the
-/// conversation, which neither a summary nor a window leaves out. Returns 0 if there is none. Returns
-/// `None` if the replay begins with other such messages, because it omits messages between them.
-/// Also returns `None` if these messages contain media, which later messages affect: `OldMedia` counts
-/// them, and a service may refuse them.
+/// conversation, which neither a summary nor a window omits, or 0 if there is none.
+///
+/// Returns `None` if the replay begins with other such messages, because it omits messages between
+/// them. Also returns `None` if these messages contain media, which later messages affect:
+/// `OldMedia` counts them, and a service may refuse them.
 fn leading_messages(history: &History, replay: &Replay) -> Option<u64> {
     let is_leading =
         |message: &&Arc<Message>| matches!(message.role, Role::System | Role::Developer);
@@ -270,7 +268,6 @@ fn leading_messages(history: &History, replay: &Replay) -> Option<u64> {
     Some(if count == 0 { 0 } else { history.head.pruned + count as u64 })
 }
 
-/// Returns the sequence number of a message; `None` if the history does not contain it.
 fn position(history: &History, id: MessageId) -> Option<u64> {
     let end = history.end_of_run(id.run)?;
     let id_at = |position: usize| history.messages.get(position)?.id;

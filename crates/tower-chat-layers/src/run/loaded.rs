@@ -4,19 +4,17 @@ use tokio::runtime::Handle;
 use tower_chat_core::{Messages, store::History};
 
 /// The minimum number of messages that a blocking thread drops. Dropping one message takes up to a
-/// microsecond, so dropping many messages would delay the caller and the worker threads of the
-/// runtime.
+/// microsecond, so dropping many would delay the caller and the worker threads of the runtime.
 const DROP_ON_THREAD_FROM: usize = 500;
 
 /// References to the messages that a run has loaded. If these are the last references, a blocking
-/// thread of the runtime drops the messages.
+/// thread drops the messages.
 #[derive(Debug)]
 pub(super) struct Loaded(Messages);
 
 impl Loaded {
-    /// Returns references to the messages of a history. Returns an empty value if the history has
-    /// only a few messages, or if the store itself has references to the messages, because the
-    /// messages are then not dropped together with these references.
+    /// Returns references to the messages of a history. Empty if there are few messages, or if the
+    /// store itself has references to them.
     pub(super) fn of(history: &History) -> Self {
         let stays = history.messages.len() < DROP_ON_THREAD_FROM || history.memo().is_shared();
         Self(if stays { Messages::new() } else { history.messages.clone() })
@@ -29,8 +27,7 @@ impl Drop for Loaded {
             return;
         }
         let messages = std::mem::take(&mut self.0);
-        // Without a runtime, or during the shutdown of the runtime, the current thread drops the
-        // messages.
+        // Without a runtime, the current thread drops the messages.
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn_blocking(move || drop(messages)));
         }

@@ -15,7 +15,6 @@ use super::{
 use crate::tool::CallOfRun;
 
 impl RunLog {
-    /// Returns the stored position of a call of this run or of the loaded history.
     pub(super) fn stored_position(
         &self,
         (message, index): (MessageId, usize),
@@ -34,26 +33,23 @@ impl RunLog {
         Some(StoredPosition { call, round_index })
     }
 
-    /// Returns the index of a message in the loaded history. If two messages have the same id, returns
-    /// the index of the later one.
+    /// Returns the index of a message in the loaded history. If two messages have the same id, the
+    /// later one.
     pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
         self.call_records.stored.position(&self.conversation.history, id)
     }
 
-    /// Returns the index, within its run, of the round that a message of the loaded history belongs
-    /// to.
+    /// Returns the index of the round that a message of the loaded history belongs to.
     pub(super) fn round_in_history(&self, position: usize) -> u32 {
         self.call_records.stored.round(&self.conversation.history, position)
     }
 
-    /// Returns a message that this run has stored, or a message of the loaded history.
     pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
         let added = find(&self.conversation.added, id).map(|(_, message)| message);
         added.or_else(|| self.conversation.history.get(self.position_in_history(id)?))
     }
 
-    /// Returns a call of the conversation. Searches `messages`, which are about to be stored, then
-    /// the messages that this run has stored, then the loaded history.
+    /// Returns a call of the conversation. `messages` are about to be stored.
     pub(super) fn held_call(
         &self,
         (id, index): CallOfRun,
@@ -78,7 +74,7 @@ impl RunLog {
         Some(HeldCall { call: call.clone(), call_id, waits_for_approval })
     }
 
-    /// Returns all messages of the answer to which the message `id` belongs.
+    /// Returns all messages of the answer that contains the message `id`.
     fn held_answer(
         &self,
         id: MessageId,
@@ -110,9 +106,8 @@ impl RunLog {
     }
 }
 
-/// Returns the consecutive assistant messages of a run around a position. `before` contains the
-/// messages before the position in reverse order. `from` contains the messages from the position
-/// on.
+/// Returns the consecutive assistant messages of a run around a position. `before` is in reverse
+/// order.
 fn answer_of<'m>(
     run: RunId,
     before: impl IntoIterator<Item = &'m Arc<Message>>,

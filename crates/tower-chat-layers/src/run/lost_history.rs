@@ -7,13 +7,8 @@ use tower_chat_core::{BoxError, Conversation, Message, Role};
 use super::Settings;
 use crate::{ConflictPolicy, LostHistory, PersistenceError, error::as_permanent};
 
-/// Checks that the store contains the conversation, so that its messages can replace the lost
-/// history, and that the policy allows sending them. `error` is the error of the service.
-///
-/// # Errors
-///
-/// [`PersistenceError::ServiceHistoryLost`], if the store does not contain the conversation, or if
-/// the policy is to fail. [`PersistenceError::NotLoaded`], if the history cannot be loaded.
+/// Returns an error if the store does not contain the conversation, or if the policy does not allow
+/// its messages to replace the lost history. `error` is the error of the service.
 pub(crate) async fn check_recorded(
     settings: &Settings,
     conversation: &Conversation,

@@ -143,9 +143,8 @@ pub struct Run(Arc<Shared>);
 struct Shared {
     conversation: Conversation,
     log: Mutex<RunLog>,
-    /// The mode and the store of the run. Empty until a persister begins the run: until then,
-    /// events of the run have no effect. This field must be the last field, because fields are
-    /// dropped in the order of their declaration: all other references of the run to the loaded
+    /// Empty until a persister begins the run. Until then, events of the run have no effect. Must
+    /// be the last field: fields are dropped in order, and all other references to the loaded
     /// messages must be dropped before [`Loaded`].
     stored: OnceCell<Arc<Storage>>,
 }
@@ -162,7 +161,6 @@ struct Storage {
     stored_as: PersistenceMode,
     /// Whether a tool of another run has sent the request of this run.
     is_nested: bool,
-    /// The time at which the request of the run arrived.
     arrived_at: SystemTime,
     _loaded: Loaded,
 }
@@ -179,9 +177,8 @@ pub(crate) enum WritePoint {
 /// A request extension with the number of a service call within its run, counted from 0. The tool
 /// loop inserts the extension.
 ///
-/// A retry layer between the tool loop and the persister sends the same number again. By this
-/// number, the persister recognises the retry, and does not store the messages of the service call
-/// twice.
+/// A retry layer between the tool loop and the persister sends the same number again. The persister
+/// then recognises the retry, and does not store the messages of the service call twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceCall {
     /// The number of service calls of the run before this one.
@@ -208,7 +205,6 @@ impl Run {
         &self.conversation().key
     }
 
-    /// Returns the conversation and the id of the run.
     pub(crate) fn conversation(&self) -> &Conversation {
         self.stored().map_or(&self.0.conversation, |stored| &stored.conversation)
     }
@@ -232,8 +228,8 @@ impl Run {
         self.0.stored.get().map(|stored| &**stored)
     }
 
-    /// Returns when the run is written: at its end in per-run mode, and also in the other modes if
-    /// the service makes the answer in the background. Otherwise at each service call.
+    /// Returns when the run is written: at its end in per-run mode, or if the service makes the
+    /// answer in the background. Otherwise at each service call.
     pub(crate) fn write_point(&self) -> WritePoint {
         match self.stored().map(|stored| stored.stored_as) {
             Some(PersistenceMode::PerRun) => WritePoint::End,
@@ -243,15 +239,14 @@ impl Run {
         }
     }
 
-    /// Returns whether the outcome of each tool is stored before the next service call. If `true`,
-    /// the results of tools are not submitted separately when the run ends before that service
-    /// call.
+    /// Returns whether the outcome of each tool is stored before the next service call, so that
+    /// results of tools need not be submitted when the run ends before this call.
     pub(crate) fn records_each_outcome(&self) -> bool {
         self.stored().is_some_and(|stored| stored.stored_as == PersistenceMode::Journaled)
     }
 
-    /// Returns the policy for a failed write. A journaled run guarantees that all its messages are
-    /// durable, so a failed write fails its service calls.
+    /// Returns the policy for a failed write, which always fails a journaled run, because all its
+    /// messages must be durable.
     fn store_failure(&self) -> StoreFailure {
         match self.records_each_outcome() {
             true => StoreFailure::FailCall,
@@ -284,7 +279,6 @@ impl Run {
         self.stored().map_or(&SYSTEM, |stored| &stored.clock)
     }
 
-    /// Returns the store of the run, or `None` if no persister has begun the run.
     pub(crate) fn store(&self) -> Option<&Arc<dyn HistoryStore>> {
         self.stored().map(|stored| &stored.store)
     }
@@ -294,7 +288,6 @@ impl Run {
         self.stored().map_or(&DEFAULT, |stored| &stored.policy)
     }
 
-    /// Locks the run log.
     pub(crate) fn log(&self) -> MutexGuard<'_, RunLog> {
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,8 +11,7 @@ pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
     request.messages().iter_from(request.history_len()).cloned().collect()
 }
 
-/// Returns the messages of `prefix`, followed by `messages`. `prefix` are the messages that a layer
-/// above has put before the input.
+/// Returns `messages` after `prefix`, the messages that a layer above has put before the input.
 pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
     if prefix.is_empty() {
         return messages;
@@ -22,8 +21,7 @@ pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
     all
 }
 
-/// Removes [`HistoryOwner::Local`] from an answer, because only the tool loop may receive this
-/// sentinel.
+/// Removes the sentinel [`HistoryOwner::Local`], which only the tool loop may receive.
 pub(crate) fn strip_sentinel(answer: &mut Answer) {
     if answer.finish.history_owner == Some(HistoryOwner::Local) {
         answer.finish.history_owner = None;

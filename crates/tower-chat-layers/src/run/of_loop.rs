@@ -11,16 +11,15 @@ use tower_chat_core::{Answer, Conversation};
 use super::{Run, Shared, log::RunLog};
 use crate::PersistenceError;
 
-/// Returns a run without a store. Events of the run have no effect until
-/// `PerServiceCallPersistence` below the tool loop begins the run with the first service call.
+/// Returns a run without a store, whose events have no effect until `PerServiceCallPersistence`
+/// below the tool loop begins it with the first service call.
 pub(crate) fn run_without_store(conversation: Conversation) -> Run {
     let log = Mutex::new(RunLog::without_store(conversation.run));
     Run(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
 }
 
-/// Begins a run that has no store yet: awaits `begin`, and moves the state and the store of the
-/// returned run into `run`. Returns the answer that `begin` has returned, which is the stored
-/// answer if the run was already complete. If two service calls begin the run concurrently, the
+/// Begins a run that has no store yet: moves the state and the store of the run that `begin`
+/// returns into `run`. Returns the stored answer if the run was already complete. A concurrent
 /// second call waits for the first. If `begin` fails, the next service call begins the run again.
 pub(crate) async fn store_run(
     run: &Run,
@@ -36,8 +35,8 @@ pub(crate) async fn store_run(
     Ok(run.log().answer.clone())
 }
 
-/// Begins a run again after its first service call has failed: awaits `begin`, and replaces the
-/// state of `run` by the state of the returned run. Returns the answer that `begin` has returned.
+/// Begins a run again after its first service call has failed, with the state of the run that
+/// `begin` returns.
 pub(crate) async fn restart_run(
     run: &Run,
     begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
@@ -46,8 +45,8 @@ pub(crate) async fn restart_run(
     Ok(run.log().answer.clone())
 }
 
-/// Awaits `begin`, and moves the run log of the returned run into `run`. Returns the run that
-/// `begin` has created, with an empty run log.
+/// Moves the run log of the run that `begin` returns into `run`, and returns that run with an empty
+/// log.
 async fn take_over(
     run: &Run,
     begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
@@ -58,8 +57,7 @@ async fn take_over(
     let tools = of_loop.call_records.hooks.newest();
     let loop_policy = of_loop.loop_policy.take();
     *of_loop = RunLog { answer, loop_policy, ..log };
-    // The new state has no tools of the loop yet, and the hooks of these tools decide which parts
-    // of the first answer are stored.
+    // The hooks of the loop's tools decide which parts of the first answer are stored.
     tools.iter().for_each(|tools| of_loop.use_tools(tools));
     drop(of_loop);
     Ok(begun)

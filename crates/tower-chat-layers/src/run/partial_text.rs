@@ -8,7 +8,6 @@ use tower_chat_core::{ChatUpdate, Message, RunId};
 /// The metadata key that marks a message as a partial response.
 const INTERRUPTED: &str = "interrupted";
 
-/// Returns the text of a partial response as a message of the history.
 pub(crate) fn partial_message(text: &str) -> Message {
     let mut partial = Message::assistant(text);
     partial.metadata.insert(INTERRUPTED.to_owned(), Value::Bool(true));
@@ -20,15 +19,13 @@ pub(super) fn is_partial_response(message: &Message, run: RunId) -> bool {
     message.id.is_some_and(|id| id.run == run) && is_marked_interrupted(message)
 }
 
-/// Returns whether a message is a partial response.
 pub(crate) fn is_marked_interrupted(message: &Message) -> bool {
     message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
 }
 
-/// The text of an answer that the service has streamed so far.
+/// The text of an answer that has arrived so far.
 #[derive(Debug, Default)]
 pub(super) struct StreamedText {
-    /// The text of the answer's complete messages.
     complete_messages: String,
     /// The text of the message that is being streamed.
     under_way: String,
@@ -46,7 +43,6 @@ impl StreamedText {
         }
     }
 
-    /// Returns the whole text, or `None` if it is empty.
     pub(super) fn text(&self) -> Option<Arc<str>> {
         let text = format!("{}{}", self.complete_messages, self.under_way);
         (!text.is_empty()).then(|| text.into())
@@ -56,15 +52,12 @@ impl StreamedText {
 /// The partial response of a journaled run: the stored text, and its next change.
 #[derive(Debug, Default)]
 pub(super) struct PartialText {
-    /// The text in the store.
     stored: Option<Arc<str>>,
-    /// The text with which the next write replaces `stored`. An empty text removes the stored text.
-    /// `None` if the next write does not change the stored text.
+    /// The text with which the next write replaces `stored`. An empty text removes it.
     change: Option<Arc<str>>,
 }
 
 impl PartialText {
-    /// Creates the value from the text that an earlier attempt has stored, if any.
     pub(super) fn left(text: Option<&Arc<str>>) -> Self {
         Self { stored: text.cloned(), change: None }
     }
@@ -73,21 +66,20 @@ impl PartialText {
         self.change = Some(text);
     }
 
-    /// Removes the stored text with the next write, because a service call was answered and a
-    /// message contains the text of its answer.
+    /// Removes the stored text with the next write, because a message contains the text of the
+    /// answer.
     pub(super) fn forget(&mut self) {
         self.change = self.stored.is_some().then(|| "".into());
     }
 
-    /// Returns the change for the next write, if any, and treats it as stored from now on.
+    /// Returns the change for the next write, and treats it as stored from now on.
     pub(super) fn take_change(&mut self) -> Option<Arc<str>> {
         let change = self.change.take()?;
         self.stored = (!change.is_empty()).then(|| change.clone());
         Some(change)
     }
 
-    /// Returns the text after the next write: the change if there is one, otherwise the stored
-    /// text. `None` if this text is empty.
+    /// Returns the text after the next write.
     pub(super) fn text(&self) -> Option<Arc<str>> {
         self.change.clone().or_else(|| self.stored.clone()).filter(|text| !text.is_empty())
     }

@@ -20,13 +20,7 @@ use crate::{
 };
 
 /// Calls the service with the history and the new messages of a request, and stores the new
-/// messages and the answer. If the run is stored at its end, adds these messages to the run log
-/// instead.
-///
-/// # Errors
-///
-/// Returns the error of the service, or a [`PersistenceError`] if the service call cannot be
-/// started, or if its write fails and the policy is to fail the call.
+/// messages and the answer or, if the run is stored at its end, adds them to the run log.
 pub(crate) async fn persisted<S>(
     service: &mut S,
     run: &Run,
@@ -37,8 +31,7 @@ where
     S::Error: Into<BoxError>,
 {
     yield_if_large(request.messages().iter_from(request.history_len())).await;
-    // A separate statement, because the error would otherwise be stored in the future during the
-    // following awaits.
+    // A separate statement, because the future would otherwise contain the error.
     let started = start_call(run, &mut request)?;
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
@@ -52,9 +45,8 @@ where
 }
 
 impl Ending for Box<OpenCall> {
-    /// Returns `true` if the run is stored at its end, because the tool loop need not wait until
-    /// the messages are durable. The loop receives each message as soon as the message is complete,
-    /// and can refuse an endless answer.
+    /// The messages of a run that is stored at its end need not be durable before the loop receives
+    /// them. The loop can then refuse an endless answer.
     fn passes_messages_early(&self) -> bool {
         self.run().write_point() == WritePoint::End
     }

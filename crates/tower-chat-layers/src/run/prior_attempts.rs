@@ -21,14 +21,11 @@ use crate::tool::{CallOfRun, ResultSource, ToolReport};
 pub(crate) enum CallOutcome {
     /// The tool was not started, and there is no result.
     NeverStarted,
-    /// The tool was started, and the record contains no outcome. The call may or may not have had
-    /// an effect.
+    /// The tool was started, and no outcome is recorded.
     Started(Option<SystemTime>),
-    /// The record contains no result, and a hook did not allow the arguments of the call to be
-    /// stored. The call cannot run again. Contains the time at which the tool was started, or
-    /// `None` if the tool was not started.
+    /// No result is recorded, and the call cannot run again, because a hook did not allow its
+    /// arguments to be stored. Contains the time at which the tool was started.
     WithoutArguments(Option<SystemTime>),
-    /// The record contains the result of the call.
     Finished(Box<(ToolResult, ToolReport)>),
 }
 
@@ -41,9 +38,8 @@ impl CallOutcome {
         }
     }
 
-    /// Returns the state of a call from its row in the record. All code that needs this state must
-    /// use this function. The function ignores the status of the row, because a call that waits for
-    /// approval has the same status before and after its tool runs.
+    /// Returns the state of a call from its row. The status of the row is ignored, because a call
+    /// that waits for approval has the same status before and after its tool runs.
     pub(crate) fn of<'r>(row: impl Into<Recorded<'r>>) -> Self {
         let row = row.into();
         match (row.result, row.started_at) {
@@ -54,8 +50,7 @@ impl CallOutcome {
     }
 }
 
-/// The row of a call in the record. `result` is `Some` if the record itself contains the result,
-/// because no message contains it.
+/// The row of a call in the record. `result` is `None` if a message contains the result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recorded<'r> {
     status: ToolStatus,
@@ -66,17 +61,14 @@ pub(crate) struct Recorded<'r> {
 }
 
 impl Recorded<'_> {
-    /// Returns whether the call is counted as a tool call of its run.
     pub(crate) fn has_run(&self) -> bool {
         self.started_at.is_some() || self.status == ToolStatus::RejectedArguments
     }
 
-    /// Returns the report from the row, without the result.
     pub(crate) fn report(&self) -> ToolReport {
         let is_error = self.result.is_some_and(|result| result.is_error);
         let status = match (self.status, self.started_at, is_error) {
-            // The tool was not started, because the stored arguments differ from the approved
-            // arguments.
+            // The stored arguments differ from the approved arguments.
             (ToolStatus::PendingApproval, None, _) => ToolStatus::RejectedArguments,
             (ToolStatus::PendingApproval, Some(_), true) => ToolStatus::Error,
             (ToolStatus::PendingApproval, Some(_), false) => ToolStatus::Ok,
@@ -119,31 +111,27 @@ impl<'r> From<&'r ToolInvocation> for Recorded<'r> {
     }
 }
 
-/// The recorded state, when the run began, of calls that wait for approval in the history. This
-/// value contains a call only if its tool was started, its row contains a result, or its row is
-/// closed. A row is closed if [`ToolStatus::is_open`] returns `false` for its status.
+/// The recorded state, when the run began, of calls that wait for approval in the history. Contains
+/// only calls whose tool was started, and calls whose row contains a result or is closed
+/// ([`ToolStatus::is_open`] returns `false`).
 #[derive(Debug, Default)]
 pub(super) struct PriorAttempts {
     pub(super) starts: HashMap<SequencePosition, SystemTime>,
     calls: HashMap<CallOfRun, CallOutcome>,
-    /// The calls whose rows are closed and contain a result, although no message contains the
-    /// result.
+    /// The calls with closed rows and a result that no message contains.
     with_result: HashSet<CallOfRun>,
-    /// The calls whose rows are closed without a result, because this conversation is a copy. In
-    /// the original conversation, these calls still wait for approval.
+    /// The calls with closed rows without a result, because this conversation is a copy. The calls
+    /// still wait for approval in the original.
     copied: HashSet<CallOfRun>,
-    /// The time at which the claim of another run ends, for each call with such a claim.
+    /// The ends of the claims of other runs.
     held: HashMap<CallOfRun, SystemTime>,
 }
 
 impl PriorAttempts {
-    /// Returns the state of a call whose tool was started or whose row contains a result. `None`
-    /// for other calls.
     pub(super) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.calls.get(&call).cloned()
     }
 
-    /// Returns whether a call still waits for a decision at the time `now`.
     pub(super) fn waiting(&self, call: CallOfRun, now: SystemTime) -> Waiting {
         match self.held.get(&call) {
             _ if self.copied.contains(&call) => Waiting::InOriginal,
@@ -158,10 +146,8 @@ impl PriorAttempts {
 /// a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// The call still waits for a decision.
     Open,
-    /// This conversation is a copy that was made while the call waited for approval. The call still
-    /// waits for approval in the original conversation.
+    /// This conversation is a copy, and the call waits for approval in the original conversation.
     InOriginal,
     /// The record contains a result for the call, although no message contains it.
     Answered,
@@ -187,8 +173,8 @@ impl FromIterator<ToolInvocation> for PriorAttempts {
             let position = SequencePosition { sequence: call.sequence, index: call.sequence_index };
             begun.starts.extend(call.started_at.map(|started_at| (position, started_at)));
             let of_run = (call.message, call.sequence_index as usize);
-            // If a call has several rows, the last row replaces the earlier rows, because the
-            // outbox may contain an outcome that follows the claim in the store.
+            // The last row of a call replaces earlier ones, because the outbox may contain an
+            // outcome that follows the claim in the store.
             match call.held_until {
                 Some(until) => _ = begun.held.insert(of_run, until),
                 None => _ = begun.held.remove(&of_run),

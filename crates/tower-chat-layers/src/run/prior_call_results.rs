@@ -19,13 +19,12 @@ use crate::{
     tool::{CallOfRun, ToolReport, ToolReports},
 };
 
-/// The metadata key under which a stored message with results of calls of earlier runs contains the
-/// statuses of these calls. The value contains the status of a call only if neither the result nor
-/// the row of the call determines this status.
+/// The metadata key for statuses of calls of earlier runs, in the message with their results. The
+/// value contains only statuses that neither the result nor the row of a call determines.
 const RESULT_STATUSES: &str = "result_statuses";
 
-/// Stores the statuses of calls of earlier runs in the message with the results of these calls.
-/// Each status has the index of the result in the message.
+/// Stores statuses of calls of earlier runs in the message with their results. Each status has the
+/// index of its result.
 pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, ToolStatus)>) {
     if statuses.is_empty() {
         return;
@@ -38,8 +37,8 @@ pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, Tool
     metadata.insert(RESULT_STATUSES.to_owned(), Value::Object(statuses));
 }
 
-/// Returns whether the message with the result must contain the status of the call, because the row
-/// of the call does not determine this status.
+/// Returns whether the message with the result must contain the status, because the row of the call
+/// does not determine it.
 pub(super) fn must_be_marked(status: ToolStatus) -> bool {
     matches!(
         status,
@@ -55,13 +54,9 @@ fn marked_status(message: &Message, index: u32) -> Option<ToolStatus> {
     statuses.get(index.to_string())?.as_str()?.parse().ok()
 }
 
-/// Returns the rows that link calls in the visible history to their staged results. Only the commit
-/// writes these rows, because the rows refer to staged results, which readers cannot read before
-/// the commit. An attempt that resumes or ends the run must therefore build the rows again.
-///
-/// # Errors
-///
-/// Returns an error if the record of the calls cannot be read.
+/// Returns the rows that link visible calls to their staged results. Only the commit writes these
+/// rows, because readers cannot read the results before the commit. Each attempt that resumes or
+/// ends the run therefore builds them again.
 pub(crate) async fn rows_of_prior_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -80,7 +75,6 @@ pub(crate) async fn rows_of_prior_calls(
     Ok(answered.into_iter().filter_map(row).collect())
 }
 
-/// Returns a map from each call to its row in the record.
 pub(crate) fn by_call<T>(known: &[(T, ToolInvocation)]) -> HashMap<CallOfRun, &ToolInvocation> {
     let mut calls = HashMap::with_capacity(known.len());
     for (_, call) in known {
@@ -89,14 +83,8 @@ pub(crate) fn by_call<T>(known: &[(T, ToolInvocation)]) -> HashMap<CallOfRun, &T
     calls
 }
 
-/// Returns reports about those messages in a run's input that contain a result that is also in the
-/// record. Each entry contains the index of the message in the input, and one report for each
-/// result of the message. The report about a recorded result contains the status and the times from
-/// the record.
-///
-/// # Errors
-///
-/// Returns an error if the record of the calls cannot be read.
+/// Returns, for each message in a run's input with recorded results, its index and a report for
+/// each of its results. The report about a recorded result contains the recorded status and times.
 pub(super) async fn reports_of_recorded_results(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -137,7 +125,6 @@ pub(super) async fn reports_of_recorded_results(
 /// A call in the visible history, and its staged result.
 struct Answered {
     call: CallOfRun,
-    /// The sequence number of the message that contains the call.
     sequence: u64,
     position: SequencePosition,
     result: ToolResult,
@@ -158,24 +145,21 @@ impl Answered {
     }
 }
 
-/// Returns whether the tool of a call with this status was not run.
 fn was_not_run(status: ToolStatus) -> bool {
     status == ToolStatus::Stopped || must_be_marked(status)
 }
 
-/// Returns whether the record contains an equal result for the call.
 fn is_recorded(call: &ToolInvocation, result: &ToolResult) -> bool {
     call.result.as_ref().is_some_and(|recorded| {
         recorded.content == result.content && recorded.is_error == result.is_error
     })
 }
 
-/// Returns the final status of a call from its row and its staged result.
 fn status(call: &ToolInvocation, result: &ToolResult) -> ToolStatus {
     let is_unknown = matches!(CallOutcome::of(call), CallOutcome::Started(_));
     match (call.status, result.is_error) {
         (ToolStatus::PendingApproval, true) if is_unknown => ToolStatus::Interrupted,
-        // The message contains the same result as the record, so the recorded status remains valid.
+        // The message contains the recorded result, so the recorded status remains valid.
         (status, true) if was_not_run(status) && is_recorded(call, result) => status,
         (_, true) => ToolStatus::Error,
         (_, false) => ToolStatus::Ok,
@@ -186,12 +170,10 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
     if staged.iter().all(|message| message.results().next().is_none()) {
         return Vec::new();
     }
-    // A lenient replay would drop calls whose results follow other messages, so this replay is not
-    // lenient.
+    // Not a lenient replay, which would drop calls whose results follow other messages.
     let mut replay = Replay::of_history(visible, DanglingCalls::default());
     let asked = replay.push_answering(staged);
-    // The sequence numbers of the messages by id. If two messages have the same id, the later
-    // message replaces the earlier one.
+    // If two messages have the same id, the later one.
     let messages: HashMap<MessageId, u64> = visible
         .numbered()
         .filter_map(|(sequence, message)| Some((message.id?, sequence)))

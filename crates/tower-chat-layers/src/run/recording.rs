@@ -6,7 +6,7 @@ use tower_chat_core::{Message, Part, Role, store::ServiceIdChange};
 
 use crate::{ConflictPolicy, replay::Replay};
 
-/// Which messages of a run are stored, and for which history owner.
+/// The messages of a run that are stored, and their history owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recording {
     /// All messages. The store is the history owner.
@@ -22,7 +22,7 @@ pub(super) enum Recording {
 }
 
 impl Recording {
-    /// Returns which messages of a conversation are stored if the service is the history owner.
+    /// Returns which messages are stored if the service is the history owner.
     pub(super) fn of_service_kept(policy: ConflictPolicy) -> Self {
         match policy {
             ConflictPolicy::Fail | ConflictPolicy::StopRecording => Self::Approvals,
@@ -30,7 +30,7 @@ impl Recording {
         }
     }
 
-    /// Returns the messages to store. `before` is the replay of the messages before `messages`.
+    /// Returns the messages to store. `before` is the replay of the messages before them.
     pub(super) fn select(self, messages: Vec<Arc<Message>>, before: &Replay) -> Vec<Arc<Message>> {
         match self {
             Self::History | Self::RecordOnly | Self::AfterLoss => messages,
@@ -38,8 +38,7 @@ impl Recording {
                 let answered = before.clone().push_answering(&messages);
                 let mut needed = Vec::new();
                 for (message, answered) in messages.into_iter().zip(answered) {
-                    // The calls are compared instead of their ids, because a call that needs no
-                    // approval may have the same id.
+                    // Not the ids, because a call that needs no approval may have the same id.
                     let mut answered = answered.iter().flatten();
                     let answers_approval =
                         message.role == Role::Tool && answered.any(|call| call.needed_approval);
@@ -62,20 +61,17 @@ fn is_request(part: &Part) -> bool {
 pub(super) struct Adopted {
     pub(super) recording: Recording,
     pub(super) service_id: Option<Arc<str>>,
-    /// The change of the service id in the store.
     pub(super) change: Option<ServiceIdChange>,
 }
 
 impl Adopted {
-    /// Returns the value for an answer after which the store is the history owner. The write of the
-    /// answer removes the service id from the store, for example after the service has lost its
-    /// history.
+    /// Returns the value for an answer after which the store is the history owner. Its write
+    /// removes the service id from the store.
     pub(super) fn kept_here(recording: Recording) -> Self {
         Self { recording, service_id: None, change: Some(ServiceIdChange::Clear) }
     }
 
-    /// Returns the value for an answer after which the service is the history owner, with this
-    /// service id.
+    /// Returns the value for an answer after which the service is the history owner.
     pub(super) fn named(service_id: Arc<str>, recording: Recording) -> Self {
         let change = Some(ServiceIdChange::Set(service_id.clone()));
         Self { recording, service_id: Some(service_id), change }

@@ -16,7 +16,6 @@ impl Records {
         Self { rows: Vec::with_capacity(rows), by_call: HashMap::with_capacity(rows) }
     }
 
-    /// Adds a row, or replaces the row of the same call.
     pub(super) fn put(&mut self, row: ToolRecord) {
         match self.by_call.get(&row.call).and_then(|index| self.rows.get_mut(*index)) {
             Some(known) => *known = row,

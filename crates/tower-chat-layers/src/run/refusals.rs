@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{ChatRequest, Message, RefusalMark, RefusalMarks, Role};
 
-/// The refusal marks of a conversation: the marks that were loaded, followed by the marks that this
-/// run has added.
+/// The refusal marks of a conversation: the loaded ones, then those that this run has added.
 #[derive(Debug, Default)]
 pub(super) struct RefusedSoFar {
     pub(super) all: Vec<RefusalMark>,
@@ -15,12 +14,11 @@ pub(super) struct RefusedSoFar {
 }
 
 impl RefusedSoFar {
-    /// Creates the value from marks that were loaded with the history.
     pub(super) fn stored(marks: &[RefusalMark]) -> Self {
         Self { all: marks.to_vec(), stored: marks.len() }
     }
 
-    /// Adds the marks that are not stored yet to a message that is about to be stored.
+    /// Adds the unstored marks to a message that is about to be stored.
     pub(super) fn store_in(&mut self, message: &mut Arc<Message>) {
         let new = self.all.get(self.stored..).unwrap_or_default();
         if !new.is_empty() {
@@ -29,16 +27,14 @@ impl RefusedSoFar {
         }
     }
 
-    /// Returns a message that has no parts, and whose metadata contains the marks that are not
-    /// stored yet. Returns `None` if all marks are stored. A write that has no other message stores
-    /// this message. Replays remove the message.
+    /// Returns a message without parts with the unstored marks, for a write that has no other
+    /// message. Replays omit it.
     pub(super) fn as_message(&mut self) -> Option<Message> {
         let mut message = Arc::new(Message::new(Role::Tool, Vec::new()));
         self.store_in(&mut message);
         RefusalMark::is_stored_in(&message).then(|| Arc::unwrap_or_clone(message))
     }
 
-    /// Adds the marks to the extensions of a request.
     pub(super) fn mark(&self, request: &mut ChatRequest) {
         if !self.all.is_empty() {
             request.extensions.insert(RefusalMarks::new(self.all.iter().cloned()));

@@ -13,7 +13,6 @@ use tower_service::Service;
 use super::Run;
 use crate::{PersistenceError, RefusedContent, error::as_permanent};
 
-/// Adds refusal marks to the run log. The next write of the run stores the marks.
 fn note_refused(run: &Run, marks: &[RefusalMark]) {
     run.log().refused.add(marks);
     for RefusalMark { issuer, message, content, .. } in marks {
@@ -26,8 +25,7 @@ fn note_refused(run: &Run, marks: &[RefusalMark]) {
 }
 
 /// Marks refused content in the unanswered messages of a failed service call, if the error names
-/// the kind of content that the service refuses. `inputs` contains the new messages of the call.
-/// Messages that a journaled run has already staged are not in `inputs`.
+/// the kind of content. `inputs` are the new messages of the call that are not staged.
 ///
 /// [`AskedAgain`] marks refused content only before the answer begins, but a service may refuse
 /// content later.
@@ -59,14 +57,9 @@ where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,
 {
-    /// Calls the service. If the service refuses the request permanently and stored content may be
-    /// the reason, calls the service again without this content, as the policy requires. Marks the
-    /// content if the error names its kind, or if the second call succeeds.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the service, or [`PersistenceError::ContentRefused`] if content of the
-    /// messages may be the reason for the refusal.
+    /// Calls the service. If it refuses the request permanently and stored content may be the
+    /// reason, the policy decides whether the call is repeated without this content. The content is
+    /// marked if the error names its kind, or if the second call succeeds.
     pub(crate) async fn call(self, mut request: ChatRequest) -> Result<ChatResponse, BoxError> {
         let Self { service, run } = self;
         let policy = run.policy().refused_content;
@@ -77,8 +70,8 @@ where
             Err(error) => error.into(),
         };
         match (again, content_refused(&*error).cloned()) {
-            // The future is boxed, because it is rarely needed, and the future of each service call
-            // would otherwise reserve memory for it.
+            // Boxed, because the future of every service call would otherwise contain this rarely
+            // used future.
             (Some(again), Some(refusal)) => {
                 Box::pin(after_refusal(service, run, again, (error, refusal))).await
             }
@@ -115,8 +108,7 @@ where
         .into()),
         None => Err(error),
     };
-    // If the refused content is in the user's new messages, the service is not called again without
-    // this content, because the model would answer a different question.
+    // A request without the user's new content would be a different question.
     let asks_again = run.policy().refused_content == RefusedContent::AskAgain
         && !stored.is_empty()
         && new.is_empty();
@@ -133,8 +125,7 @@ where
         Err(second) => {
             let second = second.into();
             match content_refused(&*second) {
-                // The service has refused the second request too, so the removed content was not
-                // the only reason.
+                // The removed content was not the only reason.
                 Some(_) if is_named => failed(error),
                 Some(_) => Err(error),
                 None => Err(second),
@@ -143,21 +134,19 @@ where
     }
 }
 
-/// The content of a request that may be the reason for the refusal.
 #[derive(Debug, Default, PartialEq)]
 struct Suspects {
-    /// Marks for content in results of tools and in messages of earlier requests.
+    /// Marks for content in results and in messages of earlier requests.
     stored: Vec<RefusalMark>,
-    /// Marks for content in the user's messages of this request. Empty unless the error names the
-    /// kind of content.
+    /// Marks for content in the user's messages of this request, if the error names the kind of
+    /// content.
     new: Vec<RefusalMark>,
-    /// Whether the error names the kind of content.
     is_named: bool,
 }
 
 impl Suspects {
-    /// Returns the suspects of a request. An error that names a kind of content that the request
-    /// does not contain is handled like an error that names no kind.
+    /// Returns the suspects of a request. An error that names a kind of content which the request
+    /// does not contain counts as unnamed.
     fn of(request: &ChatRequest, refusal: &ContentRefused, known: &[RefusalMark]) -> Self {
         let named = refusal.named.map(|_| Self::named_or_any(request, refusal, known));
         named.filter(|named| !named.is_empty()).unwrap_or_else(|| {
@@ -167,8 +156,7 @@ impl Suspects {
     }
 
     /// Returns the suspects after the last answer, because services have usually accepted all
-    /// earlier messages. If these messages contain no suspects, for example after the application
-    /// has changed the service, returns the suspects in the earlier messages.
+    /// earlier messages. If there are none, returns the earlier suspects.
     fn named_or_any(
         request: &ChatRequest,
         refusal: &ContentRefused,
@@ -203,8 +191,7 @@ impl Suspects {
     }
 }
 
-/// Returns the refusal marks for the content of a message that may be the reason for the refusal.
-/// Omits marks that are in `known`.
+/// Returns marks for the content of a message that may be the reason, except those in `known`.
 fn marks_of(
     message: &Message,
     refusal: &ContentRefused,

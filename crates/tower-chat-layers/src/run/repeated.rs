@@ -19,7 +19,7 @@ use crate::{
     transcript::{NewInput, Observed, Step, StoredRun, StoredTranscript, leading_system, observe},
 };
 
-/// The layer that begins a run, and the request with which the layer begins the run.
+/// The layer that begins a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The layer above the tool loop, with the caller's request.
@@ -28,39 +28,32 @@ pub(crate) enum Caller {
     ServiceCall,
 }
 
-/// The stored messages of a conversation when a run begins.
 pub(super) struct Stored<'a> {
     pub(super) history: &'a History,
     /// The messages that an earlier attempt at the run has stored.
     pub(super) added: &'a [Arc<Message>],
-    /// Whether the history was loaded.
     pub(super) is_read: bool,
 }
 
 impl Stored<'_> {
-    /// Returns the messages that were stored before the first attempt at the run.
     fn before_run(&self) -> Messages {
         before(&self.history.messages, self.added)
     }
 }
 
-/// The result of comparing a service call with the stored messages. The service call comes from a
-/// tool loop of another crate, and no layer above the loop has begun a run.
+/// The comparison of a service call with the stored messages, for a tool loop of another crate
+/// above which no layer has begun a run.
 pub(super) struct ObservedAlone {
     pub(super) observed: Observed,
-    /// The run of the service call. If the request's run has no stored messages and the service
-    /// call continues or repeats stored messages, this is the last stored run, because the message
+    /// The run of the service call: usually the run of the request. If no message of that run is
+    /// stored, and the call continues or repeats stored messages, the last stored run, because the
     /// types of the loop may have lost the run id.
     pub(super) run: RunId,
 }
 
 /// Compares a service call of a tool loop of another crate with the stored messages. Returns `None`
 /// if the call repeats no stored message, or if the comparison by [`RepeatedTranscript`] must
-/// decide instead.
-///
-/// # Errors
-///
-/// Returns an error if the call repeats stored messages with differences.
+/// decide. Returns an error if the call repeats stored messages with differences.
 pub(super) fn observe_alone(
     settings: &Settings,
     conversation: &Conversation,
@@ -90,8 +83,7 @@ pub(super) fn observe_alone(
     };
     let mut observed = match observe(&stored, &own) {
         Ok(observed) => observed,
-        // The difference is not an error yet, because the later comparison by the policy may
-        // recognise stored messages that a client has changed.
+        // The comparison by the policy may recognise messages that a client has changed.
         Err(_) if !is_known && choice == RepeatedTranscript::Recognise => return Ok(None),
         Err(difference) => {
             return Err(PersistenceError::HistorySentAgain { key: key.clone(), difference });
@@ -109,7 +101,7 @@ pub(super) fn observe_alone(
         (Step::Begin | Step::Continue | Step::Repeat, ..) => *run,
     };
     if observed.step == Step::Begin {
-        // The call begins a run, so its instructions are stored as part of the new messages.
+        // Instructions are stored as part of the new messages.
         let instructions = std::mem::take(&mut observed.instructions);
         observed.new.splice(..0, instructions);
         if observed.new.len() == own.len() {
@@ -122,8 +114,8 @@ pub(super) fn observe_alone(
     Ok(Some(ObservedAlone { observed, run }))
 }
 
-/// Sets the messages of a service call's request to the messages that a layer above has put before
-/// the input, followed by the instructions and the new messages.
+/// Replaces the messages of a request by those that a layer above has put before the input, the
+/// instructions and the new messages.
 pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
     let mut messages = request.history();
     messages.extend(observed.instructions.iter().cloned());
@@ -134,11 +126,7 @@ pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
 
 impl RunLog {
     /// Compares a service call of a tool loop of another crate with the loaded history and the
-    /// messages that the run has added.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the call repeats stored messages with differences.
+    /// messages of the run. Returns an error if the call repeats them with differences.
     pub(super) fn observe_call(
         &self,
         conversation: &Conversation,
@@ -146,7 +134,7 @@ impl RunLog {
     ) -> Result<Observed, PersistenceError> {
         let mut own = own_messages(request);
         if request.history_len() == 0 {
-            // Skips the messages that a layer above the loop has put before the input.
+            // Skips the messages that a layer above has put before the input.
             let is_above = |(own, above): &(&Arc<Message>, &Arc<Message>)| {
                 own.role == above.role && own.parts == above.parts
             };
@@ -170,15 +158,15 @@ impl RunLog {
         let mut observed = after(before(&self.conversation.history, added));
         if observed.is_err() && !self.history_in_request.history.is_empty() {
             // The loop may send the history in the form in which the layer above has put it before
-            // the input. This form can differ from the stored history.
+            // the input, which can differ from the stored form.
             observed = after(self.history_in_request.history.clone());
         }
         let observed = observed.map_err(|difference| PersistenceError::HistorySentAgain {
             key: key.clone(),
             difference,
         })?;
-        // The run has an input, which this first service call must contain. If the comparison finds
-        // no new messages, all messages after the instructions are treated as new.
+        // This first service call must contain the input of the run. If the comparison finds no new
+        // messages, all messages after the instructions are treated as new.
         let lacks_input = added.is_empty() && observed.new.is_empty();
         Ok(match lacks_input {
             true => {
@@ -189,7 +177,6 @@ impl RunLog {
     }
 }
 
-/// Returns the messages of a history that precede the first message of `added`.
 fn before(history: &Messages, added: &[Arc<Message>]) -> Messages {
     let first = added.first().and_then(|first| first.id);
     let is_first = |message: &Arc<Message>| message.id == first;
@@ -197,13 +184,8 @@ fn before(history: &Messages, added: &[Arc<Message>]) -> Messages {
     history.take(position.unwrap_or(history.len()))
 }
 
-/// Removes stored messages from a request, as [`RepeatedTranscript`] requires. If the request
-/// contains no new message and repeats all stored messages except the answer of the previous run,
-/// returns this answer.
-///
-/// # Errors
-///
-/// Returns an error if the policy does not allow the request, or if the history cannot be loaded.
+/// Removes stored messages from a request, as [`RepeatedTranscript`] requires. Returns the answer
+/// of the previous run if the request repeats all messages before this answer, and nothing else.
 pub(super) async fn take_new(
     settings: &Settings,
     conversation: &Conversation,
@@ -212,7 +194,7 @@ pub(super) async fn take_new(
     caller: Caller,
 ) -> Result<Option<Vec<Arc<Message>>>, PersistenceError> {
     let Conversation { key, run } = conversation;
-    // The extension is removed, because it must not apply to runs that a tool of this run begins.
+    // The extension must not apply to nested runs.
     let choice = request.extensions.remove::<RepeatedTranscript>();
     let choice = choice.unwrap_or(settings.policy.repeated_transcript);
     let own = own_messages(request);
@@ -224,8 +206,7 @@ pub(super) async fn take_new(
     }
     let is_background = request.options.is_background();
     let before = match !stored.is_read && is_background {
-        // The run has not loaded the history, because the service makes the answer in the
-        // background. The history is loaded here for the comparison.
+        // A run whose answer the service makes in the background has not loaded the history.
         true if stored.history.head.revision != Revision::ABSENT
             && stored.history.head.service_id.is_none() =>
         {
@@ -246,8 +227,8 @@ pub(super) async fn take_new(
     }
 }
 
-/// Returns the answer of the previous run, if the request repeats all messages before this answer
-/// because its client did not receive the answer. Returns `None` from the second call on.
+/// Takes the answer of the previous run, if the client did not receive it and repeats all messages
+/// before it.
 pub(crate) fn last_answer(run: &Run) -> Option<Answer> {
     let messages = run.log().stored_before.last_answer.take()?;
     let visible = messages.iter().filter(|message| !is_end_marker(message));

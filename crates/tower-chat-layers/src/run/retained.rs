@@ -18,7 +18,6 @@ const WITHHELD: &str =
 const NOT_KEPT: &str = "The result was not stored: the tool of the call does not allow it.";
 
 impl RunLog {
-    /// Returns which parts of a call's outcome are stored.
     pub(super) fn retained_outcome(
         &self,
         of_run: CallOfRun,
@@ -35,8 +34,7 @@ impl RunLog {
             let error = report.and_then(|report| report.error.as_deref());
             let retained = retained(tool, call, Some(result), error);
             if let (Retained::Nothing(_), false) = (&retained, self.is_of_this_run(of_run)) {
-                // An earlier run has stored the call, so the history must contain a result for the
-                // call.
+                // An earlier run has stored the call, which needs a result in the history.
                 return Retained::Redacted(Box::new(Redaction {
                     arguments: None,
                     result: Some(withheld(result, NOT_KEPT)),
@@ -56,8 +54,7 @@ impl RunLog {
     }
 
     /// Returns the replacement of a result whose call is not stored, because a hook may have
-    /// removed the call. Returns `None` if no hook was called for any call in the conversation. The
-    /// result is then stored unchanged.
+    /// removed the call. `None` if no hook was called in the conversation.
     pub(super) fn retained_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
         let may_be_forgotten = self
             .call_records
@@ -72,7 +69,6 @@ impl RunLog {
             || of_run.is_some_and(|id| id.run == message.run)
     }
 
-    /// Returns whether a call had a tool with a hook when it was stored.
     fn is_hooked(&self, (id, index): CallOfRun) -> bool {
         let is_marked = |hooked: &HashSet<usize>| hooked.contains(&index);
         let mut known = self.call_records.hooks.hooked.borrow_mut();
@@ -82,8 +78,7 @@ impl RunLog {
                 let stored = self.stored_message(id);
                 let hooked: HashSet<usize> = stored.into_iter().flat_map(hooked_calls).collect();
                 let is_hooked = is_marked(&hooked);
-                // Nothing is cached for a message that is not stored yet, because its metadata may
-                // change.
+                // The metadata of a message that is not stored yet may change.
                 *known = stored.map(|_| (id, hooked));
                 is_hooked
             }
@@ -91,7 +86,6 @@ impl RunLog {
     }
 }
 
-/// Returns a result whose content is replaced by `text`.
 fn withheld(result: &ToolResult, text: &str) -> Box<ToolResult> {
     let mut withheld = Box::new(result.clone());
     withheld.content = vec![Part::text(text)];
@@ -99,7 +93,7 @@ fn withheld(result: &ToolResult, text: &str) -> Box<ToolResult> {
     withheld
 }
 
-/// Returns the indices, among the stored calls of a message, of the calls whose tools had hooks.
+/// Returns the indices of the stored calls of a message whose tools had hooks.
 fn hooked_calls(stored: &Arc<Message>) -> impl Iterator<Item = usize> {
     let positions = stored.metadata.get(HOOKED_CALLS).and_then(Value::as_array);
     let positions = positions.into_iter().flatten();

@@ -22,9 +22,9 @@ use crate::{
     tool::CallOfRun,
 };
 
-/// Returns whether a run is complete. `answer` contains the stored messages of the run after its
-/// input. A complete run ends with a final answer, with requests for approval, or with the mark of
-/// a run that ended intentionally in another way.
+/// Returns whether a run is complete: whether it ends with a final answer, with requests for
+/// approval, or with the mark of another intentional end. `answer` contains the stored messages
+/// after the input.
 pub(super) fn is_complete(answer: &[Arc<Message>]) -> bool {
     let Some(last) = answer.last() else { return false };
     if last.role == Role::Tool {
@@ -56,9 +56,8 @@ pub(super) fn follows_open_calls(added: &[Arc<Message>], written: &[Arc<Message>
         && !pending_calls(response_at_end(added)).is_empty()
 }
 
-/// Returns the messages of a complete run in the form in which the caller received them. Adds
-/// results that only the record contains. Omits end markers, and each partial response that is
-/// followed by another message.
+/// Returns the messages of a complete run as the caller received them: with results that only the
+/// record contains, and without end markers and partial responses before other messages.
 pub(super) fn as_answered(
     answer: &[Arc<Message>],
     recorded: Option<&[ToolResult]>,
@@ -79,8 +78,8 @@ pub(super) fn as_answered(
     messages
 }
 
-/// Returns the results that the record contains for the calls without results at the end of a run.
-/// Returns `None` unless a tool has ended the run or the calls were returned to the caller.
+/// Returns the recorded results of the calls without results at the end of a run. `None` unless a
+/// tool has ended the run or the calls were returned to the caller.
 pub(super) async fn recorded_end(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -92,8 +91,7 @@ pub(super) async fn recorded_end(
     results_of_ended_run(store, key, history, &calls).await
 }
 
-/// Returns whether a row contains a result that has ended the run and that is stored only in the
-/// record.
+/// Returns whether only a row contains the result that has ended the run.
 fn ends_in_record(records: &[ToolRecord]) -> bool {
     records.iter().any(|row| match &row.result {
         RecordedResult::Apart(result) => result.ends_run,
@@ -102,25 +100,22 @@ fn ends_in_record(records: &[ToolRecord]) -> bool {
 }
 
 impl RunLog {
-    /// Returns whether the end of the run must still be marked: the last answer of the run has
-    /// calls without results or is paused, and no submitted write contains a mark of the end.
+    /// Returns whether the end of the run must still be marked: the last answer has calls without
+    /// results or is paused, and no submitted write contains a mark.
     pub(super) fn has_unmarked_end(&self) -> bool {
         let response = response_at_end(&self.conversation.added);
         !self.is_end_stored && (is_paused(response) || !pending_calls(response).is_empty())
     }
 
-    /// Records in the run log that the end of the run is stored, if one of these rows contains the
-    /// result that has ended the run. Later writes, which may contain results of concurrent calls,
-    /// then do not mark the end again.
+    /// Records that one of these rows contains the result that has ended the run. Later writes,
+    /// which may contain results of concurrent calls, then do not mark the end again.
     pub(super) fn note_end(&mut self, records: &[ToolRecord]) {
         self.is_end_stored |= ends_in_record(records);
     }
 
     /// Marks the end of a run in its final write, unless the last answer is a final answer.
-    /// `messages` are the messages of the write, and `stored` are the same messages in their stored
-    /// form. If no
-    /// message and no row of the write can contain the mark, returns an additional message with the
-    /// mark.
+    /// `stored` is the stored form of `messages`. Returns an additional message with the mark if no
+    /// message and no row of the write can contain it.
     pub(super) fn mark_end(
         &mut self,
         messages: &[Arc<Message>],
@@ -156,16 +151,16 @@ impl RunLog {
             return None;
         }
         let is_returned = self.return_calls(&write.last_response, records);
-        // A run has ended if it has an answer, if it has results of approved calls of earlier runs, or
-        // if it was stopped. Any other run continues if its request is sent again.
+        // A run has ended if it has an answer or results of approved calls, or was stopped. Any
+        // other run continues if its request is sent again.
         let is_stopped = write.ended_by == Some(EndedBy::Stop) && !all.is_empty();
         let has_ended = is_stopped
             || all.iter().any(|message| matches!(message.role, Role::Assistant | Role::Tool));
         (has_ended && !is_returned).then(end_marker)
     }
 
-    /// Adds rows that record those calls of `response` without results as returned to the caller.
-    /// Returns whether any of these calls is stored.
+    /// Adds rows that record the calls of `response` without results as returned to the caller.
+    /// Returns whether one of them is stored.
     fn return_calls(&self, response: &[Arc<Message>], records: &mut Records) -> bool {
         let mut is_returned = false;
         for pending in pending_calls(response) {

@@ -31,36 +31,31 @@ use crate::{
     tool::{CallOfRun, PendingCall},
 };
 
-/// A service call in flight. If the service answers, one write stores the inputs and the answer. In
-/// per-run mode, the write at the end of the run stores the inputs and the answer. If the call
-/// fails or is dropped, the policy decides whether its inputs are stored.
+/// A service call in flight. Its inputs and answer are stored in one write, in per-run mode at the
+/// end of the run. If the call fails or is dropped, the policy decides whether its inputs are
+/// stored.
 pub(crate) struct OpenCall {
     run: Run,
     ordinal: Option<u32>,
-    /// The new messages of the service call, with their ids.
     inputs: Vec<Arc<Message>>,
     options: Arc<ChatOptions>,
-    /// The rules by which the tool loop decides the next step. `None` if the tool loop has not
-    /// reported its policy.
+    /// `None` if the tool loop has not reported its policy.
     loop_policy: Option<LoopPolicy>,
-    /// The streamed text of the answer, if the policy stores partial responses.
+    /// The text of the answer that has arrived, if the policy stores partial responses.
     streamed: Option<StreamedText>,
     progress: CallState,
 }
 
-/// The state of a service call.
 enum CallState {
-    /// The call waits for a slot in the store's queue. If the call is dropped in this state, its
-    /// inputs are submitted without a reserved slot.
+    /// The call waits for a slot in the store's queue. If it is dropped, its inputs are submitted
+    /// without a slot.
     Waiting,
-    /// The service was called, and has not answered yet. If the reservation of the slot has failed,
-    /// the write will fail with this error.
+    /// The service has not answered yet. The write will fail with the error of the slot, if there
+    /// is one.
     InFlight(Result<Slot, StoreError>),
-    /// The write of the call was submitted.
     Settled,
 }
 
-/// An answer whose messages were submitted.
 pub(crate) struct StoredCall {
     pub(super) run: Run,
     pub(super) ordinal: Option<u32>,
@@ -69,8 +64,7 @@ pub(crate) struct StoredCall {
 }
 
 impl OpenCall {
-    /// Creates a call with these inputs, which must have their ids, and with the options of its
-    /// request.
+    /// Creates a call with these inputs, which must have their ids.
     pub(super) fn new(
         run: Run,
         ordinal: Option<u32>,
@@ -78,8 +72,7 @@ impl OpenCall {
         options: Arc<ChatOptions>,
         loop_policy: Option<LoopPolicy>,
     ) -> Self {
-        // If no layer above the tool loop has begun the run, this layer does not learn when the run
-        // ends. No later write could then store the text of a failed call.
+        // If no layer above has begun the run, no later write can store the text of a failed call.
         let keeps_text = run.policy().keep_partial_text && !run.log().is_alone;
         Self {
             run,
@@ -92,12 +85,8 @@ impl OpenCall {
         }
     }
 
-    /// Waits for a slot in the store's queue. Called before the request to the model, so that the
-    /// model causes no costs if the store accepts no writes.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the reservation fails and the policy is to fail the call.
+    /// Waits for a slot in the store's queue, before the paid request to the model. Returns an
+    /// error if the policy does not allow to continue without a slot.
     pub(super) async fn reserve(&mut self) -> Result<(), PersistenceError> {
         match reserve_beside(&self.run).await {
             Ok(slot) => self.progress = CallState::InFlight(slot),
@@ -113,12 +102,10 @@ impl OpenCall {
         &self.run
     }
 
-    /// Returns the new messages of the service call.
     pub(crate) fn inputs(&self) -> &[Arc<Message>] {
         &self.inputs
     }
 
-    /// Adds an update of the answer to the streamed text.
     pub(crate) fn record_update(&mut self, update: &ChatUpdate) {
         if let Some(streamed) = &mut self.streamed {
             streamed.record_update(update);
@@ -126,25 +113,19 @@ impl OpenCall {
     }
 
     /// Checks the number of calls in the answer against the limit of the tool loop.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the answer contains more calls than the loop allows.
     pub(crate) fn check(&self, answer: &[Arc<Message>]) -> Result<(), ToolLoopError> {
         let policy = self.loop_policy.as_ref();
         policy.map_or(Ok(()), |policy| policy.check(answer, Some(self.run.key())))
     }
 
     /// Submits the inputs and the answer in one write at the first poll of the future, and waits
-    /// until this write is durable.
+    /// until the write is durable.
     ///
-    /// # Errors
-    ///
-    /// Returns an error if the answer lacks the run's service id, or has a service id that the
-    /// policy does not allow. The answer is then not stored, and results of tools among the inputs
-    /// are stored only in the record. Returns an error if a call waits for approval, but a hook
-    /// does not allow the call to be stored. The inputs are then stored as for a failed call.
-    /// Returns [`PersistenceError::NotStored`] with the answer if the write fails.
+    /// The answer is refused in two cases:
+    /// - The service id of the answer is missing or not allowed. Results of tools among the inputs
+    ///   are then stored in the record.
+    /// - A hook does not allow the call of an approval request to be stored. The inputs are then
+    ///   stored as for a failed call.
     pub(crate) async fn complete(
         self: Box<Self>,
         answer: Answer,
@@ -154,7 +135,7 @@ impl OpenCall {
             Ok(call) => {
                 let mut answer = call.durable().await?;
                 let mut log = run.log();
-                // If a layer above has begun the run, that layer adds this usage.
+                // A layer above that has begun the run adds this usage.
                 if log.is_alone {
                     answer.finish.usage += log.take_usage_of_summaries();
                 }
@@ -162,8 +143,7 @@ impl OpenCall {
             }
             Err(refused) => {
                 let (error, submission) = *refused;
-                // If this write fails, the failure is only logged, because the caller receives the
-                // error of the refusal.
+                // The caller receives the error of the refusal.
                 let failure = "tool results of a refused service call could not be recorded";
                 logged(&run, submission, failure).await;
                 Err(error)
@@ -171,9 +151,8 @@ impl OpenCall {
         }
     }
 
-    /// Submits the inputs and the answer. If the answer must not be stored, submits the inputs or
-    /// results that the policy allows to be stored, and returns the error together with this
-    /// submission.
+    /// Submits the inputs and the answer. If the answer is refused, submits the permitted inputs or
+    /// results, and returns the error.
     fn submit(
         mut self: Box<Self>,
         mut answer: Answer,
@@ -207,8 +186,8 @@ impl OpenCall {
         );
         answer.messages = match run.write_point() {
             WritePoint::EachCall => self.with_approval_requests(unasked.clone()),
-            // If the run is stored at its end, the tool loop replaces the calls itself, because the
-            // loop receives messages before the end of the answer.
+            // The tool loop replaces the calls itself, because it receives messages before the end
+            // of the answer.
             WritePoint::End => unasked.clone(),
         };
         if let Err(refused) = log.call_records.keep_pending_calls(&answer.messages) {
@@ -236,7 +215,6 @@ impl OpenCall {
         Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
     }
 
-    /// Returns the event of an answered call: the messages to store, and the next step.
     fn answered(&self, messages: Vec<Arc<Message>>, answer: &Answer, adopted: Adopted) -> Answered {
         let policy = self.loop_policy.as_ref();
         let step = policy.map(|policy| policy.next_step(&answer.messages));
@@ -251,7 +229,8 @@ impl OpenCall {
         }
     }
 
-    /// Returns the messages of the answer, with calls that need approval replaced by approval requests.
+    /// Returns the messages of the answer, with approval requests instead of calls that need
+    /// approval.
     fn with_approval_requests(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         match &self.loop_policy {
             Some(policy) => policy.rules().request_approvals(messages),
@@ -259,8 +238,8 @@ impl OpenCall {
         }
     }
 
-    /// Returns the calls whose tools start after the answer is stored. If the tool loop has not
-    /// reported its policy, these are all calls of the answer without results.
+    /// Returns the calls whose tools start after the answer is stored: all calls without results,
+    /// if the tool loop has not reported its policy.
     fn first_calls(&self, step: Option<&NextStep>, answer: &[Arc<Message>]) -> Vec<CallOfRun> {
         match self.loop_policy.as_ref().zip(step) {
             Some((policy, step)) => policy.first_calls(step),
@@ -268,10 +247,9 @@ impl OpenCall {
         }
     }
 
-    /// Submits those inputs of a failed service call that the policy selects, and waits until they
-    /// are stored or their failure is logged. If the request has not reached the service, only
-    /// inputs up to the last result are stored, because the service has not received the user's
-    /// message.
+    /// Submits the inputs of a failed service call that the policy selects, and waits until they
+    /// are stored or their failure is logged. If the request has not reached the service, the
+    /// user's message after the last result is not stored.
     pub(crate) async fn fail(mut self: Box<Self>, error: &BoxError) {
         let slot = self.take_slot();
         let run = self.run.clone();
@@ -284,7 +262,6 @@ impl OpenCall {
         logged(&run, submission, "the inputs of a failed service call could not be stored").await;
     }
 
-    /// Submits those inputs of a failed or dropped service call that `kept` selects.
     fn unanswered(&mut self, slot: Result<Slot, StoreError>, kept: UnansweredInputs) -> Submission {
         let (ordinal, inputs) = (self.ordinal, std::mem::take(&mut self.inputs));
         let event = Event::Unanswered { ordinal, inputs, text: self.streamed_text(), kept };
@@ -295,8 +272,8 @@ impl OpenCall {
         self.streamed.take().and_then(|streamed| streamed.text())
     }
 
-    /// Returns the slot, and marks the call as settled, so that dropping the call stores nothing.
-    /// Must be called only once.
+    /// Returns the slot, and marks the call as settled, so that its drop stores nothing. Must be
+    /// called only once.
     fn take_slot(&mut self) -> Result<Slot, StoreError> {
         match std::mem::replace(&mut self.progress, CallState::Settled) {
             CallState::Waiting => Ok(Slot::unbounded()),
@@ -307,8 +284,7 @@ impl OpenCall {
 }
 
 impl Drop for OpenCall {
-    /// If the caller disconnects before the end of the answer, submits the inputs that the policy
-    /// selects for a dropped call.
+    /// The caller has disconnected before the end of the answer.
     fn drop(&mut self) {
         if let CallState::Settled = self.progress {
             return;
@@ -321,10 +297,6 @@ impl Drop for OpenCall {
 
 impl StoredCall {
     /// Waits until the write of the answer is durable, or is in the outbox.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`PersistenceError::NotStored`], with the answer.
     pub(crate) async fn durable(self) -> Result<Answer, PersistenceError> {
         let Self { run, ordinal, mut answer, submission } = self;
         let settled = run.settled(submission, || Some(answer.clone())).await;
@@ -342,8 +314,8 @@ impl StoredCall {
     }
 }
 
-/// Returns an answer that was already submitted. If `write` is `Some`, the answer may not be
-/// durable, so the write is submitted again.
+/// Returns an answer that was already submitted. A write that may not be durable is submitted
+/// again.
 pub(super) fn submit_again(
     run: &Run,
     log: &RunLog,

@@ -12,12 +12,8 @@ use super::{
 };
 use crate::{ConflictPolicy, PersistenceError};
 
-/// Returns the service id of a run that begins: the id in the request, or the stored id if the
-/// request has none.
-///
-/// # Errors
-///
-/// Returns an error if both exist and differ.
+/// Returns the service id of a run that begins: the id in the request, or the stored id. Both must
+/// be equal.
 pub(super) fn agreed_service_id(
     key: &ConversationKey,
     remembered: Option<Arc<str>>,
@@ -35,12 +31,8 @@ pub(super) fn agreed_service_id(
     }
 }
 
-/// Adds the usage of an answer to the log, and returns the history owner that applies after the answer.
-///
-/// # Errors
-///
-/// Returns an error that contains the answer, if the run has a service id and the answer has none, or
-/// if the answer is the first one with a service id and the policy does not allow this.
+/// Adds the usage of an answer to the log, and returns the history owner after the answer, like
+/// [`adopt_service_id`].
 pub(super) fn adopt_answer(
     run: &Run,
     log: &mut RunLog,
@@ -50,13 +42,10 @@ pub(super) fn adopt_answer(
     adopt_service_id(run, log, answer)
 }
 
-/// Returns the service id and the selection of messages to record that apply after an answer. Called
-/// before the answer is written.
+/// Returns the service id and the selection of recorded messages after an answer.
 ///
-/// # Errors
-///
-/// Returns an error that contains the answer, if the run has a service id and the answer has none, or
-/// if the answer is the first one with a service id and the policy does not allow this.
+/// Returns an error with the answer if the answer lacks the run's service id, or if the policy does
+/// not allow the first service id of the conversation.
 fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted, PersistenceError> {
     let policy = run.policy().conflict;
     let current = log.conversation.service_id.as_ref();
@@ -92,9 +81,8 @@ fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted,
                     answer: answer(),
                 });
             }
-            // The commit of a journaled run adds the messages that were staged before this answer
-            // to the history. Without the later messages, the history would contain only a part of
-            // the run.
+            // The commit adds the staged messages before this answer to the history. Without the
+            // later messages, the run would be incomplete.
             let recording = match log.journal {
                 Some(_) => Recording::RecordOnly,
                 None => Recording::of_service_kept(policy),
@@ -107,8 +95,8 @@ fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted,
 
 impl RunLog {
     /// Returns the service id if the service stores the history and has not answered in this run.
-    /// If the service has lost its history, such a run can begin again and send the stored messages
-    /// instead of the id. No tool has to run again.
+    /// If the history is lost, such a run can begin again and send the stored messages instead, and
+    /// no tool runs again.
     pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
         self.conversation.service_id.clone().filter(|_| !self.calls.is_answered)
     }

@@ -22,24 +22,17 @@ use crate::{
     transcript::Step,
 };
 
-/// The start of a service call: whether the service must be called.
 pub(crate) enum StartedCall {
-    /// The service must be called.
     Call(Box<OpenCall>),
-    /// An earlier attempt at the same service call was answered. Its answer is returned. If the
-    /// write of this answer may not be durable, the write is submitted again, and the store
-    /// recognises a write that it has already applied.
+    /// An earlier attempt at the same service call was answered. If the write of its answer may not
+    /// be durable, it is submitted again, and the store recognises a repetition.
     Answered(Box<StoredCall>),
 }
 
-/// Determines the new messages of a service call, and builds the request for the model client. If
-/// the same service call was already answered, returns the answer instead.
+/// Determines the new messages of a service call, and builds the request for the model client.
 ///
-/// # Errors
-///
-/// Returns an error if the tool loop has sent stored messages again and these messages cannot be
-/// distinguished from new messages. Also returns an error if the history contains a dangling call
-/// that the policy does not allow to be replayed.
+/// Returns an error if the tool loop has sent stored messages again that cannot be distinguished
+/// from new ones, or if the policy does not allow a dangling call in the history.
 pub(crate) fn start_call(
     run: &Run,
     request: &mut ChatRequest,
@@ -48,8 +41,7 @@ pub(crate) fn start_call(
     let mut log = run.log();
     log.remove_history(request);
     if log.is_alone && request.history_len() > 0 {
-        // The tool loop sends these messages only with its first service call, so later calls read
-        // them from the run log.
+        // The tool loop sends these messages only with its first service call.
         log.calls.above = request.history();
     }
     let sent = match ordinal {
@@ -63,8 +55,7 @@ pub(crate) fn start_call(
             return Ok(StartedCall::Answered(Box::new(again)));
         }
         Some(Attempt::Unanswered { rest }) => rest.clone(),
-        // No layer above the tool loop has begun the run. If the run is resumed, the request of the
-        // first service call begins with the messages that are already stored.
+        // The first request of a resumed run begins with the stored messages.
         None if ordinal == Some(0) && log.is_alone => {
             own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
         }
@@ -108,7 +99,6 @@ pub(crate) fn start_call(
     Ok(StartedCall::Call(Box::new(call)))
 }
 
-/// Returns the messages of a request that are not stored yet.
 fn unsubmitted(
     run: &Run,
     log: &mut RunLog,
@@ -133,9 +123,8 @@ fn unsubmitted(
         return Ok(NewOfCall::Unknown);
     }
     let observed = match log.observe_call(run.conversation(), request) {
-        // The messages do not match the messages of earlier service calls. The run no longer holds
-        // messages of service calls, because the loop may return all rounds of the run in its
-        // answer.
+        // The run no longer has messages of service calls, because the loop may return all rounds
+        // of the run in its answer.
         Err(_) if log.mode == PersistenceMode::PerRun => {
             log.held.is_broken = true;
             return Ok(NewOfCall::Unknown);
@@ -152,8 +141,7 @@ fn unsubmitted(
     })
 }
 
-/// Returns the last response of a complete run, as the answer to a request that repeats the final
-/// service call of this run.
+/// Returns the last response of a complete run, for a request that repeats its final service call.
 fn last_response(run: &Run, log: &RunLog) -> StoredCall {
     let response = response_at_end(&log.conversation.added).iter().map(without_mark);
     let mut finish = Finish::stop();
@@ -163,13 +151,12 @@ fn last_response(run: &Run, log: &RunLog) -> StoredCall {
     submit_again(run, log, None, answer, None)
 }
 
-/// The messages in the request of a service call that are not stored yet.
 enum NewOfCall {
     Messages(Vec<Arc<Message>>),
     /// The same service call was made before.
     Nothing,
-    /// The run is stored at its end, and the messages of the request do not continue the messages
-    /// of the run's earlier service calls.
+    /// The run is stored at its end, and the request does not continue the run's earlier service
+    /// calls.
     Unknown,
 }
 
@@ -179,15 +166,14 @@ fn unanswered_len(own: &[Arc<Message>]) -> usize {
 }
 
 impl RunLog {
-    /// Returns those of the tool loop's messages `own` that are not stored yet. `own` must be in
-    /// the order in which the run adds messages.
+    /// Returns the tool loop's messages `own`, in order, that are not stored yet.
     pub(super) fn not_stored_of(&self, mut own: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         if let Some(last) = own.iter().rposition(|message| self.is_stored(message)) {
             own.drain(..=last);
         }
         if self.mode == PersistenceMode::Journaled && !self.calls.is_answered {
-            // The input is already staged before the first service call is answered. Contents are
-            // compared, because a tool loop may have removed the ids of the messages.
+            // The input is staged before the first service call is answered. A tool loop may have
+            // removed the ids of the messages, so contents are compared.
             let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
                 own.id.is_none() && own.role == added.role && own.parts == added.parts
             };
@@ -198,9 +184,8 @@ impl RunLog {
         own
     }
 
-    /// Returns whether a message is stored: whether the loaded history contains a message with the
-    /// same id, or this run has stored a message with the same id and the same content. The content
-    /// may differ if hooks may have changed the stored content.
+    /// Returns whether the history or the run contains a message with the same id and, unless hooks
+    /// may have changed it, the same content.
     fn is_stored(&self, message: &Arc<Message>) -> bool {
         let Some(id) = message.id else { return false };
         if id.run != self.run {
@@ -217,23 +202,22 @@ impl RunLog {
 }
 
 impl RunLog {
-    /// Removes from a request the history that a layer above has put before the input, because this
-    /// module adds the history to each service call.
+    /// Removes from a request the history that a layer above has added, because this module adds
+    /// the history to each service call.
     pub(crate) fn remove_history(&self, request: &mut ChatRequest) {
         self.history_in_request.remove_from(request);
     }
 
-    /// Builds the request for the model client: puts the history first, and marks the request with
-    /// [`PersisterAbove`]. `unsent` is the number of the run's messages, stored or not, that no
-    /// service call has sent yet.
+    /// Builds the request for the model client. `unsent` is the number of the run's messages,
+    /// stored or not, that no service call has sent yet.
     pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
         let mut prefix = request.history();
         if prefix.is_empty() && self.conversation.service_id.is_none() {
             prefix = self.calls.above.clone();
         }
         let (messages, history_len) = if self.conversation.service_id.is_some() {
-            // The service has the history, so only the request's own messages are sent. A retry
-            // sends all of these messages again, even if some of them are already stored.
+            // The service has the history. A retry sends all own messages again, even if some of
+            // them are stored.
             let mut own = Replay::lenient();
             own_messages(request).iter().for_each(|message| own.push(message));
             (own.view(), prefix.len())

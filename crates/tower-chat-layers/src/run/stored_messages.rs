@@ -8,22 +8,20 @@ use tower_chat_core::{
 
 use super::input_digest::take_mark;
 
-/// An index of the messages of the loaded history. The loaded history does not change during a run.
-/// A lookup extends the index toward the beginning of the history until it finds the message.
+/// An index of the messages of the loaded history. A lookup extends the index toward the beginning
+/// of the history until it finds the message.
 #[derive(Debug, Default)]
 pub(super) struct StoredMessages(RefCell<Index>);
 
 #[derive(Debug, Default)]
 struct Index {
     positions: HashMap<MessageId, usize>,
-    /// The number of messages at the end of the history that are indexed.
     seen: usize,
-    /// The index of the round within its run, by the index of the message. Contains the messages of
-    /// runs that were looked up.
+    /// The index of the round, by the index of the message. Contains the messages of runs that were
+    /// looked up.
     rounds: HashMap<usize, u32>,
 }
 
-/// Returns the stored state of a run. Empty if the history contains no message of the run.
 pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     let Some(end) = history.end_of_run(run) else { return RunInStore::default() };
     let before = (0..end).rev().map_while(|position| history.messages.get(position));
@@ -35,27 +33,23 @@ pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     RunInStore { added, input_digest, is_overtaken: end < history.messages.len() }
 }
 
-/// Removes the refusal marks from a message, because the messages of the caller do not contain
-/// these marks.
+/// Removes the refusal marks from a message, which the messages of the caller do not contain.
 fn without_refusals(message: &mut Arc<Message>) {
     if RefusalMark::is_stored_in(message) {
         RefusalMark::remove_from(Arc::make_mut(message));
     }
 }
 
-/// The stored state of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunInStore {
     /// The messages of the run, without the input digest and refusal marks.
     pub(super) added: Vec<Arc<Message>>,
-    /// The digest of the input, if the first message contains one.
     pub(super) input_digest: Option<String>,
     /// Whether messages of another run follow the messages of this run.
     pub(super) is_overtaken: bool,
 }
 
-/// Returns the message with this id and its index in `messages`. The messages must be in the order
-/// of their ids.
+/// Returns the message with this id and its index. The messages must be in the order of their ids.
 pub(super) fn find(messages: &[Arc<Message>], id: MessageId) -> Option<(usize, &Arc<Message>)> {
     let position = messages.partition_point(|message| message.id < Some(id));
     let message = messages.get(position).filter(|message| message.id == Some(id))?;
@@ -63,13 +57,12 @@ pub(super) fn find(messages: &[Arc<Message>], id: MessageId) -> Option<(usize, &
 }
 
 impl StoredMessages {
-    /// Returns the index of a message in the history. If two messages have the same id, returns the index
-    /// of the later one.
+    /// Returns the index of a message. If two messages have the same id, the later one.
     pub(super) fn position(&self, history: &Messages, id: MessageId) -> Option<usize> {
         self.0.borrow_mut().position(history, id)
     }
 
-    /// Returns the index, within its run, of the round that the message at a position belongs to.
+    /// Returns the index of the round that the message at a position belongs to.
     pub(super) fn round(&self, history: &Messages, position: usize) -> u32 {
         self.0.borrow_mut().round(history, position)
     }
@@ -112,12 +105,11 @@ impl Index {
     }
 }
 
-/// Counts the rounds in the messages of one run. All messages of one answer belong to the same
-/// round.
+/// Counts the rounds in the messages of one run. All messages of an answer belong to one round.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: usize,
-    /// The answer of the last message, if this answer contains calls.
+    /// The answer of the last message, if it contains calls.
     open: Option<AnswerKey>,
 }
 
@@ -130,7 +122,6 @@ impl Rounds {
         self.open = key.filter(|_| is_open || asks);
     }
 
-    /// Returns the number of the last round, from 0.
     fn last(&self) -> u32 {
         u32::try_from(self.count.saturating_sub(1)).unwrap_or(u32::MAX)
     }

@@ -15,24 +15,23 @@ use tower_chat_core::{
 use crate::StoreFailure;
 
 /// Submitted writes, preceded by the conversation's writes from the outbox. Empty after
-/// [`outcome`](Self::outcome) has returned the outcome of the writes.
+/// [`outcome`](Self::outcome).
 ///
-/// The store receives the writes when this value is created. Dropping the value does not cancel the
-/// writes. If a write fails after the drop, the failure is logged, and the writes are added to the
-/// outbox if the policy is [`StoreFailure::Continue`].
+/// The store receives the writes when this value is created. Dropping the value does not cancel
+/// them. A later failure is logged, and the writes are added to the outbox if the policy is
+/// [`StoreFailure::Continue`].
 pub(crate) struct Submission(Option<Pending>);
 
 struct Pending {
     ticket: Ticket,
-    /// Copies of the submitted writes: the writes from the outbox, followed by the new writes.
+    /// The writes from the outbox, followed by the new writes.
     writes: Vec<Write>,
-    /// The number of `writes`, counted from the first, that come from the outbox.
+    /// The number of writes from the outbox.
     waited: usize,
     store: Arc<dyn HistoryStore>,
     policy: StoreFailure,
 }
 
-/// A submission that failed, and whose messages are not all in the outbox.
 pub(crate) struct FailedSubmission {
     pub(crate) source: StoreError,
     /// The messages that are neither stored nor in the outbox.
@@ -40,14 +39,12 @@ pub(crate) struct FailedSubmission {
 }
 
 impl Submission {
-    /// Returns a submission without writes.
     pub(crate) fn nothing() -> Self {
         Self(None)
     }
 
-    /// Submits the writes in the outbox of a conversation, followed by the `new` writes to the same
-    /// conversation. If `slot` is an error, all these writes fail with this error. If `store` is
-    /// `None`, nothing is submitted.
+    /// Submits the writes in the outbox of a conversation, followed by the `new` ones. If `slot` is
+    /// an error, they fail with this error.
     pub(crate) fn submit(
         store: Option<&Arc<dyn HistoryStore>>,
         policy: StoreFailure,
@@ -75,7 +72,7 @@ impl Submission {
     }
 
     /// Waits for the outcome of the writes. Returns the number of messages that are now in the
-    /// outbox, or `None` if no writes were submitted.
+    /// outbox, if writes were submitted.
     pub(crate) async fn outcome(&mut self) -> Result<Option<usize>, FailedSubmission> {
         let Some(pending) = &mut self.0 else { return Ok(None) };
         let outcome = (&mut pending.ticket).await;
@@ -99,8 +96,8 @@ impl Pending {
             && !is_conflict
             && outbox.keep_unsaved(&self.writes).is_ok();
         if !is_retained {
-            // Writes that came from the outbox are added to the outbox again. After a conflict,
-            // these writes are not added again, because the store would refuse them again.
+            // Writes from the outbox return to the outbox, except after a conflict, because the
+            // store would refuse them again.
             let earlier = self.writes.get(..waited).unwrap_or_default();
             if !is_conflict && outbox.keep_unsaved(earlier).is_ok() {
                 self.writes.drain(..waited);
@@ -123,8 +120,7 @@ impl Pending {
 }
 
 impl Drop for Submission {
-    /// Starts a task that waits for the outcome. Without this task, the failure of a write would be
-    /// lost when the caller drops the future that awaits the outcome.
+    /// Starts a task that waits for the outcome, so that the failure of a write is not lost.
     fn drop(&mut self) {
         let Some(mut pending) = self.0.take() else { return };
         if let Some(outcome) = (&mut pending.ticket).now_or_never() {
@@ -137,9 +133,9 @@ impl Drop for Submission {
     }
 }
 
-/// Returns whether both values are the same write. Comparing the write ids is not sufficient: a
-/// write without messages has the same id as the next write with messages, and writes of two
-/// attempts at one run can have the same id and different incarnations.
+/// Returns whether both values are the same write. The ids are not sufficient: a write without
+/// messages has the same id as the next write with messages, and writes of two attempts can have
+/// the same id and different incarnations.
 fn is_repetition(one: &Write, other: &Write) -> bool {
     one.id() == other.id()
         && one.expected() == other.expected()
@@ -162,10 +158,9 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// Adds the writes to the outbox if the policy is [`StoreFailure::Continue`], because no task
-    /// waits for their outcome: there is no runtime, or the runtime has stopped the task. The
-    /// writes are submitted again with the next write. The store recognises writes that are already
-    /// durable by their write ids.
+    /// Adds the writes to the outbox under [`StoreFailure::Continue`]. No task waits for their
+    /// outcome, because there is no runtime, or the runtime has stopped the task. When they are
+    /// submitted again, the store recognises writes that are already durable.
     fn drop(&mut self) {
         let Some(pending) = self.0.take() else { return };
         if pending.policy == StoreFailure::Continue {

@@ -14,16 +14,12 @@ use crate::{
     telemetry,
 };
 
-/// Makes a summary if the history and the input of the run have more tokens than the limit of the
-/// policy. The requests of the run then contain the summary. If no summary can be made, or if the
-/// run is stopped, the run does not change. Must be called before the first service call of the run.
+/// Makes a summary if the run has more tokens than the limit of the policy. The requests of the run
+/// then contain the summary. If no summary can be made, or if the run is stopped, the run does not
+/// change. Must be called before the first service call.
 ///
-/// The service that writes the summary may need the permit of `service`. During the wait for the
-/// summary, `service` therefore has no permit.
-///
-/// # Errors
-///
-/// Returns the error of `service` if it does not become ready again.
+/// During the wait, `service` has no permit, because the service that writes the summary may need
+/// it.
 pub(crate) async fn summarize_before<S>(
     service: &mut S,
     settings: &Settings,
@@ -37,7 +33,7 @@ where
     if settings.policy.summarize.is_none() {
         return Ok(());
     }
-    // Boxed, because otherwise the future of every run would reserve memory for this future.
+    // Boxed, because the future of every run would otherwise contain this future.
     let summarized = Box::pin(use_new_summary(settings, run, request));
     giving_way(service, pin!(summarized.map(Ok))).await
 }
@@ -55,8 +51,8 @@ async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) 
         return;
     };
     making.prices = prices;
-    // If no layer above the tool loop has begun the run, the tool loop drops this future when the run
-    // is stopped. The persister must not continue with the service call of a stopped run before.
+    // If no layer above has begun the run, the tool loop drops this future at a stop. With the
+    // handle, the persister would continue with the service call before that.
     making.handle = request.extensions.get::<RunHandle>().filter(|_| !is_alone);
     let before = making.source.summary_id();
     if making.next().is_none() {
@@ -88,20 +84,19 @@ async fn replay_with_summary(sources: ReplaySources<'_>, source: &Summarizable) 
 }
 
 impl RunLog {
-    /// Removes and returns the history from which the run may make a summary. Returns `None` if the
-    /// run must not make one, because an earlier attempt has stored an answer.
+    /// Takes the history from which the run may make a summary. `None` if an earlier attempt has
+    /// stored an answer.
     fn take_summarizable(&mut self) -> Option<Box<Summarizable>> {
         let summarizable = self.conversation.summarizable.take();
         summarizable.filter(|_| !self.conversation.has_answers())
     }
 
-    /// Returns the state of the conversation in the requests of the run.
     pub(super) fn sized_state(&self) -> SizedState {
         let LoadedConversation { summary, pruned, rewrites, .. } = self.conversation;
         SizedState { run: self.run, summary, pruned, rewrites }
     }
 
-    /// Returns the usage of the summaries that this attempt has made, once.
+    /// Takes the usage of the summaries that this attempt has made.
     pub(crate) fn take_usage_of_summaries(&mut self) -> Usage {
         std::mem::take(&mut self.usage_of_summaries)
     }

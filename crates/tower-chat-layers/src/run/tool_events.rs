@@ -27,13 +27,10 @@ use crate::{
     tool::{CallOfRun, Retained, ToolOutcome, ToolReport},
 };
 
-/// Stores that the tools of these calls are about to start, and claims those calls that waited for
-/// approval. If several attempts claim the same call, only one of these claims succeeds.
+/// Stores that the tools of these calls are about to start, and claims the calls that waited for
+/// approval. If several attempts claim the same call, only one of them succeeds.
 ///
-/// # Errors
-///
-/// Returns an error if the write fails, or if another attempt has claimed a call. In both cases, the
-/// caller must not run any of the tools.
+/// After an error, the caller must not run any of the tools.
 pub(crate) async fn tools_started(
     run: &Run,
     calls: Vec<CallOfRun>,
@@ -42,20 +39,15 @@ pub(crate) async fn tools_started(
     if let Err(PersistenceError::NotStored(lost)) = &started
         && let StoreError::Conflict(_) | StoreError::Claimed { .. } = lost.source
     {
-        // The claims are not withdrawn, because another attempt has claimed the calls.
+        // Another attempt has claimed the calls.
         run.log().keep_claims();
     }
     started
 }
 
-/// Stores the outcome of a call, and that the tool of the call `next` is about to start. `beside`
-/// are the outcomes of calls of the same round that were not run. `ends_run` is `true` if the tool
-/// has ended the run. If the caller disconnects while the outcome waits for a slot in the store's
-/// queue, the outcome is submitted without a slot.
-///
-/// # Errors
-///
-/// Returns an error if the write fails.
+/// Stores the outcome of a call, and the start of the call `next`. `beside` are the outcomes of
+/// calls of the same round that were not run. If the caller disconnects while the outcome waits for
+/// a slot in the store's queue, the outcome is submitted without a slot.
 pub(crate) async fn tool_finished(
     run: &Run,
     outcome: ToolOutcome,
@@ -67,8 +59,8 @@ pub(crate) async fn tool_finished(
     if call.0.run != run.id() {
         run.log().approved_calls.note_outcome(&outcome);
     }
-    // The claim of the next call is a separate write. If the same write contained the outcome, a
-    // refused claim would prevent the outcome from being stored.
+    // A separate write, because a refused claim would otherwise prevent the outcome from being
+    // stored.
     let (claim, next): (Vec<_>, Vec<_>) = next.into_iter().partition(|next| next.0.run != run.id());
     let next = next.into_iter().next();
     let mut pending = PendingOutcome {
@@ -84,11 +76,7 @@ pub(crate) async fn tool_finished(
 }
 
 /// Applies an event and waits until its write is durable. Reserves a slot in the store's queue only
-/// if the event causes a write.
-///
-/// # Errors
-///
-/// Returns an error if the write fails.
+/// for a write.
 pub(crate) async fn write_beside(run: &Run, event: Event) -> Result<(), PersistenceError> {
     let effect = apply(&mut run.log(), run.policy(), event);
     let Effect::Write(write) = effect else { return Ok(()) };
@@ -97,9 +85,8 @@ pub(crate) async fn write_beside(run: &Run, event: Event) -> Result<(), Persiste
     run.settled(submission, || None).await
 }
 
-/// Returns a slot in the store's queue for a write before the end of the run. For a run that is
-/// stored at its end, returns an unbounded slot: this run already occupies a slot until its end,
-/// and could otherwise wait forever for a second slot.
+/// Returns a slot in the store's queue for a write before the end of the run. A run that is stored
+/// at its end already has a slot, and could wait forever for a second one.
 pub(super) async fn reserve_beside(
     run: &Run,
 ) -> Result<Result<Slot, StoreError>, PersistenceError> {
@@ -109,8 +96,8 @@ pub(super) async fn reserve_beside(
     }
 }
 
-/// The outcome of a call before its submission. If this value is dropped while the caller waits for
-/// a slot, the outcome is submitted without a slot.
+/// The outcome of a call before its submission. If it is dropped while the caller waits for a slot,
+/// the outcome is submitted without a slot.
 struct PendingOutcome<'a> {
     run: &'a Run,
     event: Option<Event>,
@@ -124,7 +111,6 @@ impl Drop for PendingOutcome<'_> {
     }
 }
 
-/// The stored form of a call.
 struct StoredCall {
     stored: StoredPosition,
     held: HeldCall,
@@ -142,8 +128,8 @@ impl StoredCall {
 }
 
 impl RunLog {
-    /// Adds rows for calls whose tools are about to start, and returns the claims for those calls
-    /// that waited for approval. Adds no row and no claim for a call that is not stored.
+    /// Adds rows for stored calls whose tools are about to start, and returns the claims of the
+    /// calls that waited for approval.
     pub(super) fn start_rows(
         &self,
         calls: &[CallOfRun],
@@ -173,9 +159,9 @@ impl RunLog {
         claims
     }
 
-    /// Adds rows with the outcomes of calls, for results that no message contains yet. Applies the
-    /// tools' hooks and the truncation to the results. A call that waited for approval remains
-    /// pending until its result is part of the history.
+    /// Adds rows with outcomes whose results no message contains yet, after the hooks and the
+    /// truncation. A call that waited for approval remains pending until its result is part of the
+    /// history.
     pub(super) fn outcome_rows(
         &self,
         outcomes: &[ToolOutcome],
@@ -206,8 +192,8 @@ impl RunLog {
         }
     }
 
-    /// Returns the outcomes of the calls whose results are in these messages. Omits calls that
-    /// needed approval, because the tool loop records their outcomes when their tools finish.
+    /// Returns the outcomes of the calls whose results are in these messages, except calls that
+    /// needed approval, whose outcomes are recorded when their tools finish.
     pub(super) fn outcomes_in(&self, inputs: &[Arc<Message>]) -> Vec<ToolOutcome> {
         if inputs.iter().all(|message| message.results().next().is_none()) {
             return Vec::new();
@@ -227,13 +213,12 @@ impl RunLog {
         outcomes
     }
 
-    /// Returns the row that a stored call has before its tool starts.
     pub(super) fn call_row(&self, call: CallOfRun) -> Option<ToolRecord> {
         Some(self.stored_call(call, &[])?.row())
     }
 
-    /// Returns the stored form of a call. Finds calls in `messages`, which are about to be stored,
-    /// and calls that are already stored.
+    /// Returns the stored form of a call in the store or in `messages`, which are about to be
+    /// stored.
     fn stored_call(&self, call: CallOfRun, messages: &[Arc<Message>]) -> Option<StoredCall> {
         let stored = self.stored_position(call)?;
         let held = self.held_call(call, messages)?;

@@ -7,11 +7,10 @@ use tower_chat_core::{Message, Part, Role};
 use super::log::RunLog;
 
 /// Removes and returns the messages with results at the end of `messages`, if calls of this run
-/// precede them. No service call has sent these results. Per-service-call mode does not store such
-/// messages either.
+/// precede them. No service call has sent these results.
 ///
-/// Results of approved calls of earlier runs are not removed. Without these results, the stored
-/// calls would wait for approval again.
+/// Results of approved calls of earlier runs are not removed, because the calls would otherwise
+/// wait for approval again.
 pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let trailing = messages.iter().rev().take_while(|message| is_results(message)).count();
     let first = messages.len() - trailing;
@@ -24,9 +23,8 @@ pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc
     }
 }
 
-/// Marks results as the end of their run. Only the results of a tool loop of another crate need
-/// this function, because such a loop does not set the mark. Does not change a message that already
-/// contains the mark.
+/// Marks the results of a tool loop of another crate, which does not set the mark, as the end of
+/// their run.
 pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
     for message in messages {
         if message.results().any(|result| result.ends_run) {
@@ -45,8 +43,7 @@ fn is_results(message: &Arc<Message>) -> bool {
 }
 
 impl RunLog {
-    /// Returns the messages with results at the end of an answer that the run has not stored,
-    /// because no service call has sent them.
+    /// Returns the messages with results at the end of an answer, which no service call has sent.
     pub(super) fn unsent_trailing_results(&self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == self.run);
         let trailing = answer.iter().rev().take_while(|message| is_results(message));
@@ -57,8 +54,8 @@ impl RunLog {
         results
     }
 
-    /// Marks the results at the end of these messages as the end of the run, if the tool loop has
-    /// reported the results as results of its tools.
+    /// Marks the results at the end of these messages as the end of the run, if they are results of
+    /// the tool loop's tools.
     pub(super) fn mark_trailing_results(&self, messages: &mut [Arc<Message>]) {
         let is_of_tools = |message: &Arc<Message>| {
             message.id.is_some_and(|id| self.call_records.reports(id).is_some())

@@ -14,16 +14,11 @@ use crate::{
 };
 
 impl Run {
-    /// Returns the calls without results in the last round that a run in per-service-call mode has
-    /// stored, with their rows in the record. Omits calls whose results a hook did not allow to be
-    /// stored.
+    /// Returns the calls without results in the last stored round of a run in per-service-call
+    /// mode, with their rows. Omits calls whose results a hook did not allow to be stored.
     ///
-    /// Returns no calls in the other modes: per-run mode stores no interrupted run, and a resumed
-    /// journaled run adds the results itself.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`PersistenceError::NotLoaded`] if the record of the calls cannot be read.
+    /// The other modes need none: per-run mode stores no interrupted run, and a resumed journaled
+    /// run adds the results itself.
     pub(crate) async fn unanswered_calls(
         &self,
     ) -> Result<Vec<(PendingCall, ToolInvocation)>, PersistenceError> {
@@ -59,7 +54,6 @@ impl Run {
     }
 }
 
-/// Returns the messages from the last response of the model on.
 fn last_round(added: &[Arc<Message>]) -> &[Arc<Message>] {
     let is_later = |message: &&Arc<Message>| message.role != Role::Assistant;
     let later = added.iter().rev().take_while(is_later).count();

@@ -15,7 +15,6 @@ pub(super) struct UnreportedUsage {
 }
 
 impl UnreportedUsage {
-    /// Adds the usage in the answer of a service call.
     pub(super) fn note(&mut self, answer: &Answer, prices: Option<&PriceList>) {
         let (model, sum) = (model_of(answer), usage_of(answer, prices));
         match self.usage.iter_mut().find(|known| known.model.as_deref() == model) {
@@ -25,7 +24,6 @@ impl UnreportedUsage {
     }
 }
 
-/// Returns the usage in the answer of a service call.
 pub(crate) fn usage_of(answer: &Answer, prices: Option<&PriceList>) -> UsageSum {
     let Answer { messages, finish, .. } = answer;
     let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();

@@ -33,7 +33,6 @@ use super::{
 };
 use crate::{NotStored, PersistenceError, StoreFailure, replay::mark_ended_by};
 
-/// The contents of a write in their stored form.
 struct Contents {
     stored: Vec<Arc<Message>>,
     records: Records,
@@ -43,7 +42,7 @@ struct Contents {
 }
 
 impl Run {
-    /// Applies an event and submits its write. Returns the write, if there is one.
+    /// Applies an event and submits its write, if there is one.
     pub(super) fn record(
         &self,
         log: &mut RunLog,
@@ -76,18 +75,13 @@ impl Run {
 
     /// Applies an event and waits until its write is durable, or is in the outbox. The write is
     /// submitted at the first poll of the future.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`PersistenceError::NotStored`].
     pub(crate) async fn write(&self, event: Event) -> Result<(), PersistenceError> {
         let submission = self.record(&mut self.log(), Ok(Slot::unbounded()), event).0;
         self.settled(submission, || None).await
     }
 
-    /// Reserves a slot in the store's queue. If the reservation fails under
-    /// [`StoreFailure::Continue`], returns `Ok` with the error. The write that uses this value then
-    /// fails with the error.
+    /// Reserves a slot in the store's queue. If this fails under [`StoreFailure::Continue`], the
+    /// write that uses the returned value fails with the error.
     ///
     /// A nested run does not wait for a slot, because the outer runs may occupy all slots until the
     /// nested run ends.
@@ -106,8 +100,7 @@ impl Run {
         }
     }
 
-    /// Waits for the outcome of a submission. If the submission fails, the error contains the value
-    /// of `answer`.
+    /// Waits for the outcome of a submission. An error contains the value of `answer`.
     pub(super) async fn settled(
         &self,
         mut submission: Submission,
@@ -125,17 +118,14 @@ impl Run {
     }
 }
 
-/// Stores the messages and results that a run has not stored yet, after its answer is complete. An
-/// earlier attempt has added the first `before` messages of the answer. In per-service-call mode,
-/// only results at the end of the run remain to be stored, in the record. A failure of this write
-/// is only logged.
+/// Stores the rest of a run after its answer is complete. The first `before` messages of the answer
+/// are from an earlier attempt. In per-service-call mode, only the results at the end of the run
+/// are not stored yet. They are added to the record of tool calls, and a failure of this write is
+/// only logged.
 ///
-/// # Errors
-///
-/// Returns [`PersistenceError::NotStored`], with the answer. For a run that is stored at its end,
-/// also returns an error with the answer if the answer lacks the run's service id or has a service
-/// id that the policy does not allow, or if a call waits for approval, but a hook does not allow
-/// the call to be stored.
+/// For a run that is stored at its end, the answer is refused if its service id is missing or not
+/// allowed, or if a hook does not allow the call of an approval request to be stored. Each error
+/// contains the answer.
 pub(crate) async fn complete_run(
     run: &Run,
     slot: Result<Slot, StoreError>,
@@ -171,8 +161,8 @@ fn complete_held(
     before: usize,
 ) -> Result<(), PersistenceError> {
     if !log.has_persister {
-        // No persistence layer below the tool loop has received the service calls, so the service
-        // id of the answer was not compared with the run's service id yet.
+        // The service id of the answer was not compared with that of the run, because no persister
+        // below the tool loop has received the service calls.
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
             || answer.finish.usage != Usage::default();
         let adopted = match is_of_model {
@@ -193,8 +183,8 @@ fn complete_held(
     })
 }
 
-/// Discards the staged messages of a refused run if they contain no answer of the model. If the
-/// discard fails, the failure is only logged, because the caller receives the error of the refusal.
+/// Discards the staged messages of a refused run without an answer. A failure is only logged,
+/// because the caller receives the error of the refusal.
 pub(crate) async fn discard_input(run: &Run) {
     let slot = Ok(Slot::unbounded());
     let submission = run.record(&mut run.log(), slot, Event::InputRefused).0;
@@ -202,8 +192,8 @@ pub(crate) async fn discard_input(run: &Run) {
     logged(run, submission, failure).await;
 }
 
-/// Adds messages to the run and submits their write. Returns the write, or `None` if there is
-/// nothing to write. The results in `left_out` are stored only in the record.
+/// Adds messages to the run and submits their write, if there is one. The results in `left_out` are
+/// stored only in the record.
 pub(super) fn submit(
     run: &Run,
     log: &mut RunLog,
@@ -224,14 +214,14 @@ pub(super) fn submit(
     let contents = contents(run, log, &mut messages, &mut write, service_id);
     added.iter().for_each(|message| log.conversation.replay.push(message));
     let closes = contents.close.is_some() && log.is_open();
-    // A fenced attempt makes a write even without contents. Otherwise, the attempt would end
-    // without an error although another attempt has written.
+    // The final write of a `FencedAttempt` is made even without contents, because the attempt would
+    // otherwise end without an error although another attempt has written.
     let is_fence = write.ends_run && log.fenced.is_some();
     if contents.is_empty() && !closes && !is_fence {
         return (log.submit_unsettled(run, slot, write.ends_run), None);
     }
-    // If the write of a claim fails, the tool must not run, because another attempt could claim the
-    // call. The failure of such a write is therefore an error under each policy.
+    // Under each policy, the tool must not run if the write of its claim fails, because another
+    // attempt could claim the call.
     let failure = match contents.claims.is_empty() {
         true => run.store_failure(),
         false => StoreFailure::FailCall,
@@ -248,8 +238,8 @@ pub(super) fn submit(
     (Submission::submit(run.store(), failure, slot, writes), Some(write))
 }
 
-/// Returns the contents of a write with these messages. If the end of the run must be marked and no
-/// message of the write can contain the mark, adds a message with the mark.
+/// Returns the contents of a write with these messages. Adds a message with the mark of the run's
+/// end, if no other message of the write can contain the mark.
 fn contents(
     run: &Run,
     log: &mut RunLog,
@@ -302,12 +292,10 @@ fn contents(
     Contents { stored, records, claims, service_id, close: write.close }
 }
 
-/// Returns a write of this run with these contents. The write of a journaled run is staged.
 fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> Write {
     let Contents { stored, records, claims, service_id, close } = contents;
     let records = records.into_rows();
-    // A write that closes the run reports usage even if it has no messages, because this is the
-    // last write of the run.
+    // The last write of the run reports usage even without messages.
     let activity = activity(run, log, !stored.is_empty() || close.is_some());
     let range = log.range_with(&stored);
     let mut write = Write::new(run.key().clone(), id, log.conversation.revision, stored)
@@ -335,8 +323,8 @@ fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> W
     }
 }
 
-/// Waits for the outcome of a submission, and logs a failure with the text `failure`. Used by
-/// callers that report another error, or that must return the complete answer of the model.
+/// Waits for the outcome of a submission, and logs a failure with the text `failure`. For callers
+/// that report another error, or that must return the complete answer.
 pub(super) async fn logged(run: &Run, mut submission: Submission, failure: &'static str) {
     if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
         tracing::error!(
@@ -347,9 +335,8 @@ pub(super) async fn logged(run: &Run, mut submission: Submission, failure: &'sta
     }
 }
 
-/// Returns the error of a write that failed. If the write failed because another run has written
-/// first, also records the outcomes of approved calls in a separate write, because the tools of
-/// these calls have run.
+/// Returns the error of a write that failed. If another run has written first, also records the
+/// outcomes of approved calls, whose tools have run.
 async fn refused_write(
     run: &Run,
     failed: FailedSubmission,
@@ -376,7 +363,7 @@ impl Contents {
 
 impl RunLog {
     /// Returns the unsettled writes of this run, followed by `write`. The store skips the writes
-    /// that it has already applied, and applies the others.
+    /// that it has already applied.
     pub(super) fn with_unsettled(&self, write: Write) -> Vec<Write> {
         self.unsettled.iter().cloned().chain([write]).collect()
     }

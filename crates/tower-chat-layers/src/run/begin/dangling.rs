@@ -6,10 +6,8 @@ use tower_chat_core::{ConversationKey, Message, Messages};
 
 use crate::{replay::Replay, telemetry};
 
-/// Logs the stored calls that have no result in the history or in the run's own input, and the form
-/// in which the model receives these calls. Calls of the last run, and calls without a run id, are
-/// logged as a warning. Older calls cause no warning, because an earlier run has logged the
-/// warning.
+/// Logs the stored calls that have no result in the history or in the run's own input. Older calls
+/// than those of the last run cause no warning, because an earlier run has logged it.
 pub(super) fn warn_of_dangling(
     key: &ConversationKey,
     history: &Messages,

@@ -64,7 +64,6 @@ use crate::{
     yielding::yield_if_large,
 };
 
-/// The parameters with which a run begins.
 #[derive(Clone)]
 pub(crate) struct Begins {
     pub(crate) conversation: Conversation,
@@ -72,11 +71,10 @@ pub(crate) struct Begins {
     pub(crate) head: Head,
     /// The time at which the request of the run arrived, before it waited in a queue.
     pub(crate) arrived_at: SystemTime,
-    /// Whether the service has lost its history. If `true`, the stored messages are sent to the service.
+    /// Whether the stored messages are sent to the service, because it has lost its history.
     pub(crate) sends_record: bool,
 }
 
-/// The parameters that all steps of a run's beginning need.
 struct Beginning<'a> {
     settings: &'a Settings,
     mode: PersistenceMode,
@@ -90,18 +88,17 @@ struct OpenedHead {
     head: Head,
     /// The service id, if the service stores the history.
     service_id: Option<Arc<str>>,
-    /// Whether the service has lost its history. If `true`, the stored messages are sent to the service.
+    /// Whether the stored messages are sent to the service, because it has lost its history.
     sends_record: bool,
     resumed: Option<OpenRunContent>,
 }
 
-/// The part of the history that the run needs, including the messages that an earlier attempt has
-/// staged.
+/// The part of the history that the run needs, including staged messages of an earlier attempt.
 struct LoadedHistory {
     loaded: LoadedReplay,
-    /// Whether the history was loaded and is needed. Otherwise, the history is empty.
+    /// Whether the history was loaded. Otherwise, it is not needed and empty.
     is_read: bool,
-    /// The rows of those calls that readers see while the results of these calls are only staged.
+    /// The rows of calls that readers see, while the results of these calls are only staged.
     prior_rows: Vec<ToolRecord>,
 }
 
@@ -113,10 +110,8 @@ struct TakenInput {
     /// The answer of the previous run, if the request repeats all stored messages except this answer.
     last_answer: Option<Vec<Arc<Message>>>,
     own: Vec<Arc<Message>>,
-    /// Whether the request is the first service call of a turn, a later service call, or a
-    /// repetition. `None` if the request was not compared with the stored messages.
+    /// `None` if the request was not compared with the stored messages.
     step: Option<Step>,
-    /// The digest of the user's messages in the request.
     digest: Option<String>,
 }
 
@@ -175,8 +170,7 @@ pub(crate) async fn begin_run(
     Ok(run)
 }
 
-/// Creates the run of a service call, for a persister if no layer above the tool loop has begun a
-/// run.
+/// Creates the run of a service call, if no layer above the tool loop has begun a run.
 pub(crate) async fn begin_lone_run(
     settings: &Settings,
     conversation: Conversation,
@@ -193,7 +187,6 @@ pub(crate) async fn begin_lone_run(
     begin_run(settings, begins, request, Caller::ServiceCall).await
 }
 impl OpenedHead {
-    /// Returns the messages that an earlier attempt has staged.
     fn staged(&self) -> &[Arc<Message>] {
         self.resumed.as_ref().map_or(&[], |content| &content.messages)
     }
@@ -205,7 +198,6 @@ impl Beginning<'_> {
         move |source| PersistenceError::NotLoaded { key: key.clone(), source }
     }
 
-    /// Checks that the policy and the store allow this request in the mode of the run.
     fn check(&self, request: &ChatRequest) -> Result<(), PersistenceError> {
         let own = own_messages(request);
         if request.options.continuation.is_some() && !own.is_empty() {
@@ -228,9 +220,8 @@ impl Beginning<'_> {
         Ok(())
     }
 
-    /// Reads the content of the open run, if this run resumes the open run. The content is read
-    /// here because `head` may be out of date: the open run may have ended since, another run may
-    /// be open, or another process may have taken the run over.
+    /// Reads the content of the open run, if this run resumes it. `head` may be out of date:
+    /// another run may be open, or another process may have taken the run over.
     async fn open(
         &self,
         request: &ChatRequest,
@@ -259,10 +250,9 @@ impl Beginning<'_> {
         Ok(OpenedHead { head, service_id, sends_record, resumed })
     }
 
-    /// Loads the part of the history that the run needs. Also returns the loaded messages as
-    /// [`Loaded`], which must be dropped together with the run. A run whose answer the service
-    /// makes in the background does not need the history. If the store is the history owner, such a
-    /// run still loads the history, because the request may send a stored run again.
+    /// Loads the part of the history that the run needs, and the loaded messages as [`Loaded`],
+    /// which must be dropped together with the run. A run whose answer the service makes in the
+    /// background needs the history only to detect that a stored run is sent again.
     async fn load(
         &self,
         request: &ChatRequest,
@@ -331,8 +321,8 @@ impl Beginning<'_> {
         range.filter(|_| is_new && !opened.sends_record)
     }
 
-    /// Adds to the history the messages that an earlier attempt has staged. Returns the rows of
-    /// those calls in the visible history that the staged messages answer.
+    /// Adds the staged messages of an earlier attempt to the history. Returns the rows of the
+    /// visible calls that they answer.
     async fn extend_by_staged(
         &self,
         history: &mut History,
@@ -353,9 +343,8 @@ impl Beginning<'_> {
         rows.map_err(self.not_loaded())
     }
 
-    /// Compares the request with the stored messages if the request comes from a tool loop of
-    /// another crate and no layer above that loop has begun a run. Returns `None` for any other
-    /// request.
+    /// Compares the request with the stored messages if it comes from a tool loop of another crate
+    /// and no layer above that loop has begun a run.
     fn observe(
         &self,
         request: &ChatRequest,
@@ -370,8 +359,8 @@ impl Beginning<'_> {
         observe_alone(self.settings, self.conversation, request, &loaded.loaded.history)
     }
 
-    /// Separates the new messages of the request from the messages that are already stored. Removes
-    /// the stored messages from the request as [`RepeatedTranscript`] requires.
+    /// Separates the new messages of the request from the stored ones, which are removed from the
+    /// request as [`RepeatedTranscript`] requires.
     async fn take_input(
         &self,
         request: &mut ChatRequest,
@@ -405,8 +394,8 @@ impl Beginning<'_> {
 
     /// Returns whether the request's own messages certainly are the input of the run. If no layer
     /// above the tool loop has begun the run, only the messages of the first service call are the
-    /// input. Returns `false` for a loop that does not number its service calls, because the first
-    /// service call of such a loop cannot be recognised.
+    /// input. A loop that does not number its service calls does not show which of them is the
+    /// first.
     fn compares_input(&self, request: &ChatRequest) -> bool {
         match self.caller {
             Caller::Request => true,
@@ -416,7 +405,6 @@ impl Beginning<'_> {
         }
     }
 
-    /// Checks that the request of a run without stored messages is not empty.
     fn check_not_empty(
         &self,
         says_nothing: bool,
@@ -433,7 +421,6 @@ impl Beginning<'_> {
         checked.map_err(|source| PersistenceError::EmptyRequest { key, source })
     }
 
-    /// Builds the run log.
     async fn log(
         &self,
         opened: &OpenedHead,
@@ -454,8 +441,8 @@ impl Beginning<'_> {
         let recorded_end = self.recorded_end(opened, history, &added).await?;
         let tool_calls = tool_calls_before(store, key, history, added.get(..visible));
         let tool_calls = tool_calls.await.map_err(&not_loaded)?;
-        // A resumed run needs no warning: the tool loop runs its calls without a result, or adds
-        // their results.
+        // A resumed run needs no warning, because it runs its calls without a result, or adds their
+        // results.
         if is_read && opened.resumed.is_none() {
             warn_of_dangling(key, &history.messages, replay, &own);
         }
@@ -481,7 +468,6 @@ impl Beginning<'_> {
         })
     }
 
-    /// Returns the conversation of the run log. `added` are the stored messages of the run.
     fn loaded_conversation(
         &self,
         opened: &OpenedHead,
@@ -516,8 +502,8 @@ impl Beginning<'_> {
         }
     }
 
-    /// Returns the results in the record with which the stored run ended. `None` if this attempt
-    /// resumes the run.
+    /// Returns the recorded results with which the stored run ended. `None` if this attempt resumes
+    /// the run.
     async fn recorded_end(
         &self,
         opened: &OpenedHead,
@@ -532,9 +518,8 @@ impl Beginning<'_> {
         end.await.map_err(self.not_loaded())
     }
 
-    /// Returns the records of the run's calls. If the run has no stored messages, its input may
-    /// contain results that are also in the record. For these results, the reports are read from
-    /// the record.
+    /// Returns the records of the run's calls, with the recorded reports about results in the input
+    /// of a new run.
     async fn call_records(
         &self,
         history: &History,
@@ -553,10 +538,10 @@ impl Beginning<'_> {
         Ok(records)
     }
 
-    /// Returns the mode in which the run is stored. An answer that the service makes in the
-    /// background is stored at the end of its run, if a layer above the tool loop has begun the
-    /// run. The mode is decided when the run begins and does not change, because the requests of
-    /// later service calls do not contain the continuation.
+    /// Returns the mode in which the run is stored. A run whose answer the service makes in the
+    /// background is stored at its end, if a layer above the tool loop has begun the run. The mode
+    /// does not change later, because the requests of later service calls do not contain the
+    /// continuation.
     fn stored_as(&self) -> PersistenceMode {
         match self.is_background && self.caller == Caller::Request {
             true => PersistenceMode::PerRun,
@@ -586,7 +571,7 @@ impl Beginning<'_> {
     }
 }
 
-/// Returns the service id of the conversation, including a staged change of the open run.
+/// Returns the service id, including a staged change of the open run.
 fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
     match &content.open.service_id {
         Some(ServiceIdChange::Set(id)) => Some(id.clone()),

@@ -12,9 +12,8 @@ use crate::{
     run::prior_attempts::{PriorAttempts, Recorded},
 };
 
-/// Returns the number of tool calls that earlier attempts at a run have started. These are calls in
-/// the stored messages `added` of the run, and approved calls of earlier runs that these messages
-/// answer.
+/// Returns the number of tool calls that earlier attempts have started: calls in the stored
+/// messages `added` of the run, and approved calls of earlier runs that these messages answer.
 pub(super) async fn tool_calls_before(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
@@ -46,8 +45,7 @@ pub(super) async fn tool_calls_before(
     Ok(of_run.filter(|(_, call)| Recorded::from(call).has_run()).count())
 }
 
-/// Returns the recorded state of the calls that wait for approval: whether a call has started, and
-/// whether the record contains a result that no message contains.
+/// Returns the recorded state of the calls that wait for approval.
 pub(super) async fn prior_attempts(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,

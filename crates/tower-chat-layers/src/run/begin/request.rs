@@ -16,21 +16,19 @@ use crate::{
     },
 };
 
-/// Returns the request for the layers below, and those input messages of the run that are not
-/// stored yet, with their ids.
+/// Returns the request for the layers below, and the unstored input messages of the run, with their
+/// ids.
 ///
-/// # Errors
-///
-/// If the run is stored at its end, returns an error if the history contains a dangling call that
-/// the policy does not allow to be replayed.
+/// If the run is stored at its end, returns an error if the policy does not allow a dangling call
+/// in the history.
 pub(crate) fn open_request(
     run: &Run,
     mut request: ChatRequest,
 ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
     let mut log = run.log();
     let mut own = log.number(0, log.input(&request), run.clock().whole_milliseconds());
-    // The stored messages of a resumed run begin with the run's input. If the service stores the
-    // history, the stored messages may instead begin with results of approved calls.
+    // The stored messages of a resumed run begin with its input or, if the service stores the
+    // history, with results of approved calls.
     let stored: HashSet<_> = log.conversation.added.iter().map(|added| added.id).collect();
     let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
     own.drain(..own.iter().take_while(is_stored).count());
@@ -46,12 +44,8 @@ pub(crate) fn open_request(
     Ok((request, own))
 }
 
-/// Puts the history before the input of a run, for a tool loop without a persister below.
-///
-/// # Errors
-///
-/// Returns an error if the history contains a dangling call that the policy does not allow to be
-/// replayed.
+/// Puts the history before the input of a run, for a tool loop without a persister below. Returns
+/// an error if the policy does not allow a dangling call in the history.
 pub(crate) fn put_history_for_loop(
     run: &Run,
     request: &mut ChatRequest,
@@ -79,18 +73,16 @@ fn put_history_before(
     let history = closed.view();
     let input: Messages = own.iter().cloned().collect();
     let new = if answers_approvals(own) {
-        // Only the tool loop of this crate accepts decisions about approval requests. This loop
-        // removes the history from the request.
+        // Only the tool loop of this crate accepts decisions about approval requests, and removes
+        // the history.
         input.clone()
     } else {
-        // The input is joined with the open round, because per-service-call mode sends these
-        // messages in this form and both modes must send the same messages. Providers refuse a
-        // result without its call.
+        // The input is joined with the open round, because providers refuse a result without its
+        // call, and per-service-call mode sends the messages in this form.
         own.iter().for_each(|message| open.push(message));
         open.view()
     };
-    // The messages that a layer above has put before the input stay at the beginning of the
-    // request.
+    // The messages that a layer above has put before the input stay at the beginning.
     let before = joined(request.history(), history.clone());
     let history_len = before.len();
     request.set_messages(joined(before, new.clone()), history_len);
@@ -98,12 +90,8 @@ fn put_history_before(
     Ok(())
 }
 
-/// Returns the replay of the conversation's messages, followed by `inputs`.
-///
-/// # Errors
-///
-/// Returns an error if the messages contain a dangling call that the policy does not allow to be
-/// replayed. A call whose result is in `inputs` is not dangling.
+/// Returns the replay of the conversation, followed by `inputs`. Returns an error if the policy
+/// does not allow a dangling call. A call whose result is in `inputs` is not dangling.
 pub(in crate::run) fn replay_with(
     run: &Run,
     log: &RunLog,
@@ -116,9 +104,8 @@ pub(in crate::run) fn replay_with(
     Ok(replay)
 }
 
-/// Sets the messages of a request whose history a layer below adds to each service call. The
-/// messages are the stored messages of the run that the model has not answered, followed by the new
-/// input.
+/// Sets the messages of a request whose history a layer below adds: the unanswered stored messages
+/// of the run, and the new input.
 fn put_unanswered_before(log: &RunLog, request: &mut ChatRequest, own: &[Arc<Message>]) {
     let unanswered = log.unanswered_input();
     let has_service_id = log.conversation.service_id.is_some();
@@ -135,8 +122,8 @@ fn put_unanswered_before(log: &RunLog, request: &mut ChatRequest, own: &[Arc<Mes
 }
 
 impl RunLog {
-    /// Returns the input that an earlier attempt has staged. The tool loop must process this input
-    /// again. Returns nothing if the model has already answered the input.
+    /// Returns the staged input of an earlier attempt that the model has not answered, and that the
+    /// tool loop must process again.
     fn unanswered_input(&self) -> Vec<Arc<Message>> {
         let Some(journal) = self.journal.as_deref() else { return Vec::new() };
         let added = &self.conversation.added;
@@ -146,14 +133,14 @@ impl RunLog {
         added.iter().skip(journal.visible_before()).cloned().collect()
     }
 
-    /// Returns the input of the run: the request's own messages, without the messages that the
-    /// caller repeats from the stored history.
+    /// Returns the input of the run: the request's own messages, without messages that the caller
+    /// repeats from the history.
     pub(in crate::run) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         not_stored_before(self.run, &self.conversation.history, own_messages(request))
     }
 
-    /// Returns the stored messages of the run after the last answer of the model. A service that
-    /// stores the history has not received these messages, or has not answered them.
+    /// Returns the stored messages of the run after the last answer. A service that stores the
+    /// history has not received or not answered them.
     fn unanswered_by_service(&self) -> &[Arc<Message>] {
         let last =
             self.conversation.added.iter().rposition(|message| message.role == Role::Assistant);
@@ -161,8 +148,7 @@ impl RunLog {
     }
 }
 
-/// Returns the messages `own` of a request, without the messages of other runs that the history
-/// contains.
+/// Returns the messages `own` without stored messages of other runs.
 pub(super) fn not_stored_before(
     run: RunId,
     history: &Messages,

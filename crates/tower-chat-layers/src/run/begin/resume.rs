@@ -13,8 +13,7 @@ use crate::{
     telemetry,
 };
 
-/// Takes the run over from an earlier attempt. Then reads the states of the calls again, because
-/// the earlier attempt may have written outcomes between the first read and the takeover.
+/// Takes the run over from an earlier attempt, then reads the states of its calls again.
 pub(super) async fn resume_run(
     store: &Arc<dyn HistoryStore>,
     run: &Run,
@@ -35,9 +34,8 @@ pub(super) async fn resume_run(
     }
 }
 
-/// Reads the states of the calls again after this process has taken over the run. Before the
-/// takeover, another process may have executed calls. The revision does not show this, because a
-/// write with only the outcome of a call does not change the revision.
+/// Reads the states of the calls again after the takeover, because the earlier attempt may have
+/// written outcomes until then. The revision does not show a write with only the outcome of a call.
 async fn read_calls_again(
     store: &Arc<dyn HistoryStore>,
     run: &Run,

@@ -12,13 +12,12 @@ use crate::{
     replay::{Channel, ReplaySources},
 };
 
-/// The configuration of a persistence layer. Each run that the layer begins receives a clone.
+/// The configuration of a persistence layer, of which each run receives a clone.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) store: Arc<dyn HistoryStore>,
     pub(crate) policy: PersistencePolicy,
     pub(crate) clock: Clock,
-    /// The source of the registered tools, if the application has set one.
     pub(crate) tools: Option<Arc<dyn ToolSource>>,
 }
 
@@ -32,8 +31,7 @@ impl Settings {
         }
     }
 
-    /// Returns an error if another process holds the lease of an open run. The error contains the
-    /// holder and the end of the lease. Returns `None` if no other process holds the lease.
+    /// Returns the error, if another process has the lease of an open run.
     pub(crate) fn held_elsewhere(
         &self,
         key: &ConversationKey,
@@ -51,7 +49,6 @@ impl Settings {
         })
     }
 
-    /// Returns the sources of the input of the replay steps for a request.
     pub(in crate::run) fn replay_sources<'a>(
         &'a self,
         key: &'a ConversationKey,
@@ -77,8 +74,8 @@ impl Settings {
     }
 }
 
-/// Returns the store as an `Arc<dyn HistoryStore>`. A `store` of this type is returned unchanged,
-/// because a second layer of dynamic dispatch would allocate a future for each operation.
+/// Returns the store as an `Arc<dyn HistoryStore>`. An `Arc` is returned unchanged, because a
+/// second layer of dynamic dispatch would allocate a future for each operation.
 pub(crate) fn shared(store: impl HistoryStore) -> Arc<dyn HistoryStore> {
     let any: &dyn Any = &store;
     match any.downcast_ref::<Arc<dyn HistoryStore>>() {

@@ -18,12 +18,8 @@ use crate::{
     },
 };
 
-/// Returns the answer of the run if the complete run is already stored. A client whose answer was
-/// lost receives the same answer again.
-///
-/// # Errors
-///
-/// Returns an error if only a part of the run is stored and another run has written after it.
+/// Returns the answer of the run if the complete run is already stored. Returns an error if only a
+/// part of the run is stored and another run has written after it.
 pub(crate) fn stored_answer(
     run: &Run,
     request: &ChatRequest,
@@ -55,12 +51,9 @@ pub(crate) fn stored_answer(
     Ok(Some(Answer::new(messages, finish)))
 }
 
-/// Returns the stored answer if the request repeats an earlier request. Must be called only for a
-/// run that no layer above the tool loop has begun.
-///
-/// # Errors
-///
-/// Returns an error if only a part of the run is stored and another run has written after it.
+/// Returns the stored answer if the request repeats an earlier one. Only for a run that no layer
+/// above the tool loop has begun. Returns an error if only a part of the run is stored and another
+/// run has written after it.
 pub(crate) fn repeated_answer(
     run: &Run,
     request: &ChatRequest,
@@ -85,8 +78,8 @@ pub(crate) fn repeated_answer(
 }
 
 /// Returns whether the messages of a request equal the first messages of the run. Needed for a tool
-/// loop of another crate, which does not number its service calls, if the request was not compared
-/// with the stored messages by `observe_alone`.
+/// loop of another crate that does not number its service calls, if `observe_alone` has not
+/// compared them.
 fn repeats_input(_run: &Run, log: &RunLog, request: &ChatRequest) -> bool {
     let own = log.input(request);
     let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
@@ -95,8 +88,7 @@ fn repeats_input(_run: &Run, log: &RunLog, request: &ChatRequest) -> bool {
     !own.is_empty() && own.iter().zip(&log.conversation.added).all(is_same)
 }
 
-/// Returns the messages that earlier attempts have added after the input of the run. These messages are
-/// part of the answer. Partial responses are omitted.
+/// Returns the messages of the answer that earlier attempts have added, except partial responses.
 pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Message>> {
     let log = run.log();
     let input = log.input_len(request);
@@ -104,8 +96,8 @@ pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Messa
     added.iter().filter(|message| !is_partial_response(message, run.id())).cloned().collect()
 }
 
-/// Reduces a stored answer to the last response of the model. A tool loop that receives the whole
-/// answer of a run would run the calls in this answer again.
+/// Reduces a stored answer to the last response of the model. A tool loop would run the calls of
+/// earlier responses again.
 fn as_last_response(mut answer: Answer) -> Answer {
     let response = response_at_end(&answer.messages);
     let asks = |message: &Arc<Message>| message.asked_calls().next().is_some();
@@ -115,7 +107,7 @@ fn as_last_response(mut answer: Answer) -> Answer {
     let response = response.iter().skip(interrupted.map_or(0, |asking| asking + 1));
     let response: Vec<_> = response.cloned().collect();
     answer.messages = match response.is_empty() {
-        // The run ends with results, because a tool has ended the run.
+        // The run ends with results, because a tool has ended it.
         true => vec![Arc::new(as_one_message(&answer))],
         false => response,
     };
@@ -123,7 +115,7 @@ fn as_last_response(mut answer: Answer) -> Answer {
 }
 
 impl RunLog {
-    /// Returns how many of the messages that the run has added belong to its input.
+    /// Returns how many of the messages of the run belong to its input.
     fn input_len(&self, request: &ChatRequest) -> usize {
         input_of(&self.conversation.added, &self.input(request))
     }

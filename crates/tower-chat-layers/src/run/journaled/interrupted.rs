@@ -18,16 +18,14 @@ use crate::{
     tool::CallOfRun,
 };
 
-/// The state of an interrupted run and of its last round, from which the tool loop continues the
-/// run.
+/// The state of an interrupted run and of its last round.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InterruptedRun {
-    /// The response of the model at the end of the run's messages. Empty if the last message is not
-    /// from the model.
+    /// The response of the model at the end of the run's messages, if there is one.
     pub(crate) response: Vec<Arc<Message>>,
     /// The recorded states of the calls in `response`.
     pub(crate) calls: HashMap<CallOfRun, CallOutcome>,
-    /// The number of rounds of the run, including the round of `response`. Set in every mode.
+    /// The number of rounds of the run, including that of `response`.
     pub(crate) rounds: usize,
     /// The number of tool calls that the run had started before the last round.
     pub(crate) tool_calls: usize,
@@ -69,8 +67,8 @@ impl InterruptedRun {
 }
 
 /// Returns how many of the messages `added` of a run belong to its input. `own` contains the
-/// messages of the request. If a request resumes the run by its id and contains no messages, the
-/// input ends before the first answer.
+/// messages of the request, or nothing if the request only resumes the run. The input then ends
+/// before the first answer.
 pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
         added.iter().take_while(|message| message.role != Role::Assistant).count()

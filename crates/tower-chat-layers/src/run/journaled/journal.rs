@@ -28,25 +28,25 @@ pub(in crate::run) struct Journal {
     is_first: bool,
     /// Whether a task renews the lease.
     is_kept: bool,
-    /// The number of the conversation's messages that readers see, because they are not staged.
+    /// The number of messages of the conversation that are not staged.
     pub(in crate::run) visible: u64,
     stage: Stage,
-    /// How many of the messages that an earlier attempt has staged belong to the run's input. The
-    /// input messages are the first staged messages.
+    /// The number of messages at the beginning of an earlier attempt's staged messages that are the
+    /// run's input.
     input: usize,
-    /// The number of the run's messages that were part of the history before the run staged its
-    /// first message.
+    /// The number of the run's messages that were in the history before the run staged its first
+    /// message.
     visible_before: usize,
     /// The calls whose starts this attempt has staged.
     started: HashSet<CallOfRun>,
-    /// The rows of calls in visible messages whose results are staged. Only the commit writes these
-    /// rows, because the rows refer to staged results, which readers cannot read before the commit.
+    /// The rows of visible calls whose results are staged. Only the commit writes these rows,
+    /// because readers cannot read the results before the commit.
     deferred: Vec<ToolRecord>,
     partial_text: PartialText,
     /// The rows of calls of this run whose results are not part of a message yet, by sequence
-    /// number and index. A commit in the middle of a round must add results for these calls.
+    /// number and index. A commit must add results for these calls.
     unanswered: BTreeMap<(u64, u32), ToolRecord>,
-    /// The state of an earlier attempt, until the tool loop takes this value to continue the run.
+    /// The state of an earlier attempt, until the tool loop takes it.
     interrupted: Option<InterruptedRun>,
 }
 
@@ -56,7 +56,6 @@ enum Stage {
     New,
     /// The run is open in the store, and this attempt works on the run.
     Open,
-    /// The run was committed or discarded.
     Committed,
     /// The attempt has ended, and has left the run open for a later attempt.
     Left,
@@ -87,9 +86,8 @@ impl Journal {
         }
     }
 
-    /// Creates the journal of a new attempt that resumes a run. `visible` is the number of the
-    /// run's messages that are already part of the history, because an earlier attempt has stored
-    /// them in another mode.
+    /// Creates the journal of a new attempt. `visible` is the number of the run's messages that an
+    /// earlier attempt in another mode has already added to the history.
     pub(in crate::run) fn resuming(
         holder: u64,
         length: Duration,
@@ -111,15 +109,13 @@ impl Journal {
         journal
     }
 
-    /// Replaces the state of the earlier attempt and the unanswered calls by the state and calls in
-    /// `content`.
+    /// Replaces the state of the earlier attempt and the unanswered calls by those in `content`.
     pub(in crate::run) fn read_again(&mut self, content: &OpenRunContent) {
         self.interrupted = Some(InterruptedRun::of(content, self.input));
         self.unanswered.clear();
         self.note_rows(&content.tools);
     }
 
-    /// Updates the unanswered calls from rows that the store contains or that a write submits.
     fn note_rows(&mut self, rows: &[ToolRecord]) {
         for row in rows.iter().filter(|row| row.call.sequence > self.visible) {
             let position = (row.call.sequence, row.call.index);
@@ -132,25 +128,20 @@ impl Journal {
         }
     }
 
-    /// Sets the rows of calls in visible messages that only the commit writes.
     pub(in crate::run) fn with_deferred(mut self, deferred: Vec<ToolRecord>) -> Self {
         self.deferred = deferred;
         self
     }
 
-    /// Returns how many of the messages that an earlier attempt has staged belong to the run's
-    /// input.
     pub(in crate::run) fn input(&self) -> usize {
         self.input
     }
 
-    /// Returns the number of the run's messages that were part of the history before the run staged
-    /// its first message.
     pub(in crate::run) fn visible_before(&self) -> usize {
         self.visible_before
     }
 
-    /// Sets the text of an interrupted answer. The next write stores this text.
+    /// Sets the text of an interrupted answer for the next write.
     pub(in crate::run) fn keep_partial_text(&mut self, text: Arc<str>) {
         self.partial_text.keep(text);
     }
@@ -164,13 +155,10 @@ impl Journal {
         self.stage == Stage::Open
     }
 
-    /// Returns whether the run is open in the store, even if this attempt no longer works on the
-    /// run.
     pub(in crate::run) fn is_in_store(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::Left)
     }
 
-    /// Returns the number of this attempt at the run.
     pub(super) fn attempt(&self) -> u32 {
         self.lease.attempt
     }
@@ -180,15 +168,13 @@ impl Journal {
         self.lease.until = until(now, self.length);
     }
 
-    /// Leaves the run open for a later attempt, with `until` as the end of the lease.
     pub(in crate::run) fn leave_until(&mut self, until: LeaseEnd) {
         self.lease.until = until;
         self.stage = Stage::Left;
     }
 
-    /// Returns the interval at which the caller must renew the lease, and records that a task
-    /// renews the lease. Returns `None` if a task already renews the lease, if this attempt does
-    /// not work on an open run, or if the lease does not expire.
+    /// Returns the interval at which the caller must renew the lease, and records that a task does
+    /// so. Returns `None` if no task is needed.
     pub(super) fn begin_renewals(&mut self) -> Option<Duration> {
         if self.is_kept || !self.is_open() || self.length.is_zero() {
             return None;
@@ -197,18 +183,17 @@ impl Journal {
         Some(self.length / 3)
     }
 
-    /// Returns the rows of the calls of this run whose results are not part of a message yet, in order.
     pub(in crate::run) fn unanswered(&self) -> impl Iterator<Item = &ToolRecord> {
         self.unanswered.values()
     }
 
-    /// Returns the text of an interrupted answer that the store contains after the next write.
+    /// Returns the text of an interrupted answer, as the next write stores it.
     pub(in crate::run) fn partial_text(&self) -> Option<Arc<str>> {
         self.partial_text.text()
     }
 
-    /// Takes and returns the state of the earlier attempt. `None` from the second call on. The
-    /// number of tool calls includes approved calls of earlier runs whose results are staged.
+    /// Takes the state of the earlier attempt. The number of tool calls includes approved calls of
+    /// earlier runs whose results are staged.
     pub(in crate::run) fn take_interrupted(&mut self) -> Option<InterruptedRun> {
         let mut interrupted = self.interrupted.take()?;
         let started = self.deferred.iter().filter(|row| row.started_at.is_some());
@@ -216,18 +201,16 @@ impl Journal {
         Some(interrupted)
     }
 
-    /// Returns whether this attempt has staged the start of a call.
     pub(in crate::run) fn is_started(&self, call: CallOfRun) -> bool {
         self.started.contains(&call)
     }
 
-    /// Records that the next write stages the starts of these calls.
     pub(in crate::run) fn note_started(&mut self, calls: &[CallOfRun]) {
         self.started.extend(calls);
     }
 
-    /// Turns a write into a staged write of this run. The write opens the run or leaves it open, or
-    /// closes it as `close` requests.
+    /// Turns a write into a staged write that opens the run or leaves it open, or closes it as
+    /// `close` requests.
     pub(in crate::run) fn stage(
         &mut self,
         write: Write,
@@ -242,8 +225,7 @@ impl Journal {
         self.staged(write, rows, close, service_id)
     }
 
-    /// Turns a write into a staged write of this run. In contrast to [`stage`](Self::stage), does
-    /// not change the stage of the journal.
+    /// Like [`stage`](Self::stage), but does not change the stage of the journal.
     pub(in crate::run) fn staged(
         &mut self,
         write: Write,

@@ -17,8 +17,8 @@ use crate::{
     telemetry,
 };
 
-/// If this attempt works on an open run, submits a staged write that only renews the lease. Calls
-/// `change` with the journal before the write is built.
+/// Submits a staged write that only renews the lease, if this attempt works on an open run. Calls
+/// `change` with the journal first.
 pub(in crate::run) fn stage_lease(
     run: &Run,
     log: &mut RunLog,
@@ -40,8 +40,7 @@ pub(in crate::run) fn stage_lease(
     Submission::submit(run.store(), StoreFailure::FailCall, slot, vec![write])
 }
 
-/// Takes the run over from an earlier attempt. After this function returns, writes of the earlier
-/// attempt fail.
+/// Takes the run over from an earlier attempt, whose writes then fail.
 pub(in crate::run) async fn take_over(run: &Run) -> Result<TakenOver, PersistenceError> {
     let slot = run.reserve().await?;
     let submission = stage_lease(run, &mut run.log(), slot, |_| {});
@@ -55,9 +54,9 @@ pub(in crate::run) async fn take_over(run: &Run) -> Result<TakenOver, Persistenc
     }
 }
 
-/// Starts the task that renews the lease, unless it is already running. The task ends when the last
-/// clone of the run was dropped, when the run is no longer open, or when another process has taken
-/// the run over.
+/// Starts the task that renews the lease, unless it is already running. The task ends with the last
+/// clone of the run, when the run is no longer open, or when another process has taken the run
+/// over.
 pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
     let Some(interval) = journal.begin_renewals() else { return };
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -74,8 +73,8 @@ pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
                 }
                 stage_lease(&run, &mut log, slot, |_| {})
             };
-            // After a conflict, the task ends, because another process has taken the run over.
-            // After any other failure, the task tries again at the next interval.
+            // A conflict ends the task, because another process has taken the run over. After any
+            // other failure, the task tries again at the next interval.
             let failure = renewed.outcome().await.err();
             let failure = failure.map(|FailedSubmission { source, .. }| source);
             if let Some(store) = run.store() {
@@ -88,8 +87,8 @@ pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
     });
 }
 
-/// A guard for a run that was taken over. If the caller disconnects before the run continues,
-/// dropping the guard ends this attempt as the policy requires after a disconnect.
+/// A guard for a run that was taken over. If it is dropped before the run continues, this attempt
+/// ends as after a disconnect.
 #[must_use]
 pub(in crate::run) struct TakenOver(Option<Run>);
 

@@ -16,23 +16,21 @@ use super::{
 use crate::{PersistenceError, policy::RunEnd, store::Journal as _, tool::CallOfRun};
 
 impl RunLog {
-    /// Returns the number of this attempt, counted from 1. `None` if the run is not open, or if the
-    /// model has answered in this or an earlier attempt.
+    /// Returns the number of this attempt, from 1. `None` if the run is not open, or if the model
+    /// has answered in any attempt.
     fn unanswered_attempt(&self) -> Option<u32> {
         let journal = self.journal.as_deref().filter(|journal| journal.is_open());
         journal.filter(|_| !self.conversation.has_answers()).map(Journal::attempt)
     }
 
-    /// Returns whether this attempt resumes a run that an earlier attempt has left open.
     pub(crate) fn is_resumed(&self) -> bool {
         self.journal.as_deref().is_some_and(|journal| journal.attempt() > 1)
     }
 }
 
-/// Ends a failed run in its current state, if the run is open and the model has not answered in any
-/// attempt. `end` receives the number of this attempt and returns how the run ends, or `None` if it
-/// remains open. If the run cannot be ended, the failure is only logged, because the caller already
-/// reports another error.
+/// Ends a failed run in its current state, if it is open and the model has not answered in any
+/// attempt. `end` receives the number of this attempt. A failure is only logged, because the caller
+/// already reports another error.
 pub(crate) async fn end_unanswered(run: &Run, end: impl FnOnce(u32) -> Option<RunEnd>) {
     let attempt = run.log().unanswered_attempt();
     let Some(end) = attempt.and_then(end) else { return };
@@ -65,9 +63,7 @@ async fn prior_calls_of_open_run(run: &Run) -> Result<OfPriorCalls, PersistenceE
 }
 
 /// Returns a position of a call that is the same in each attempt. In journaled mode, this is the
-/// position among the stored calls, because a hook may have removed earlier calls of the message.
-/// Returns `None` for a call that a hook has removed, because a later attempt cannot read this
-/// call.
+/// position among the stored calls, or `None` if a hook has removed the call.
 pub(crate) fn position_across_attempts(
     run: &Run,
     (message, index): CallOfRun,
