@@ -18,9 +18,9 @@ pub(super) struct HistoryInRequest {
 }
 
 impl HistoryInRequest {
-    /// Removes the history from a request that still contains it. If the new messages of the
-    /// request are unchanged too, only the input of the run remains. Otherwise they remain,
-    /// including messages of the input that a layer in between has changed.
+    /// Removes the history from a request that still contains it. If the new messages have the same
+    /// ids too, only the input of the run remains, with the changes that a layer in between has
+    /// made.
     pub(super) fn remove_from(&self, request: &mut ChatRequest) {
         let Self { history, new, .. } = self;
         let first = request.history_len().checked_sub(history.len());

@@ -65,7 +65,7 @@ pub(crate) struct RunLog {
     /// Whether the tool loop itself is the persister, because the run is stored at its end and no
     /// persister was found below the loop.
     pub(crate) is_persisted_by_loop: bool,
-    /// Whether no persister has handled a service call.
+    /// Whether a service call was made without a persister below the tool loop.
     pub(super) is_persister_missed: bool,
     /// The history that a layer has put before the input in the request. Layers below that add the
     /// history to each service call remove these messages.
