@@ -327,7 +327,7 @@ impl Canonical {
     fn native(&mut self, native: Option<&Native>) {
         self.optional(native, |hash, Native { wire, issuer, item }| {
             hash.text(wire);
-            // An item without an issuer (the service that made the item) continues with the tag of
+            // If an item has no issuer (the service that made the item), the next tag is that of
             // its JSON, which is less than 4. The tag 4 therefore shows that the item has an
             // issuer.
             if let Some(issuer) = issuer {

@@ -190,11 +190,11 @@ pub struct ToolDefinition {
     /// that only reads, or that recognises a repeated call by its idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_to_retry: bool,
-    /// Whether the tool can run with the stored arguments of a call. They differ from the arguments
-    /// of the model if the tool's hook (`Tool::persist`) has replaced a part of them before the
-    /// call was stored, for example a secret with a token that the tool resolves. Without this
-    /// setting, a run that is resumed from the store never runs a call whose arguments the hook has
-    /// changed.
+    /// Whether the tool can run with the stored arguments of a call. The stored arguments differ
+    /// from the arguments of the model if the tool's hook (`Tool::persist`) has changed them before
+    /// the call was stored, for example by replacing a secret with a token that the tool resolves.
+    /// Without this setting, a run that is resumed from the store never runs a call whose arguments
+    /// the hook has changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts_stored_arguments: bool,
     /// Whether the provider enforces the schema on the model, if it supports this. Strict modes

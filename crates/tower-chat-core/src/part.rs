@@ -239,9 +239,9 @@ pub struct ToolResult {
     /// call has sent the result to the model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
-    /// The messages that the tool has queued for the next service call. The store appends them
-    /// after the message with the result. Until then, the row of the tool call in the record
-    /// contains the result with these messages.
+    /// The messages that the tool has queued for the next service call. This field is set only
+    /// while the result is in the record of tool calls and not in a message. When the result
+    /// becomes part of a message, the queued messages are added after that message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Message>,
 }

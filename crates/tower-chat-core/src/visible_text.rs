@@ -112,8 +112,8 @@ impl<'k> VisiblePieces<'k> {
 pub fn visible_json(json: &str) -> String {
     let mut visible = String::with_capacity(json.len());
     for character in json.chars() {
-        // Outside of strings, only white space in JSON is invisible, and white space need not be
-        // escaped.
+        // Outside of strings, the only invisible characters in JSON are white space, which need not
+        // be escaped.
         if matches!(character, '\n' | '\r' | '\t') || !is_unseen(character) {
             visible.push(character);
             continue;

@@ -115,7 +115,8 @@ impl Stored {
             return Ok(cut.pruned);
         }
         let gone = usize::try_from(cut.pruned.messages).unwrap_or(usize::MAX);
-        // A new history counts again how many of its first messages every provider accepts.
+        // The messages are added to an empty history, which counts again how many of its first
+        // messages every provider accepts.
         let mut left = History::empty();
         left.extend(self.history.messages.iter_from(gone).cloned());
         left.head = self.history.head.clone().with_pruned(cut.last_sequence);
@@ -150,7 +151,8 @@ impl Stored {
             other.id = message.id;
             *message = Arc::new(other);
         }
-        // A new history counts again how many of its first messages every provider accepts.
+        // The messages are added to an empty history, which counts again how many of its first
+        // messages every provider accepts.
         let mut rewritten = History::empty();
         rewritten.extend(messages);
         rewritten.head = Head { revision, ..self.history.head.clone() };

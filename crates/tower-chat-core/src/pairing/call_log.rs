@@ -237,8 +237,8 @@ impl CallLog {
         Some(Matcher::new(decided.collect(), Ids::MayBeMissing))
     }
 
-    /// Sets the position in a target, if its result answers one of these calls, which a match by id
-    /// within the open round would not find:
+    /// Sets the position in a target if its result answers one of these calls, because a match by
+    /// id within the open round would not find them:
     ///
     /// - a call that was approved or rejected directly before the result;
     /// - a call of an earlier round with the id of the result.

@@ -16,8 +16,8 @@ pub(super) struct Index<K> {
     /// The first call at each position.
     by_position: HashMap<CallPosition, usize>,
     by_id: HashMap<K, OfId>,
-    /// The calls in order. This part of the index is built when the first result arrives that
-    /// neither a position nor an id matches.
+    /// The calls in order. This part of the index is built for the first result that matches no
+    /// call by position or by id.
     in_order: Option<InOrder<K>>,
 }
 

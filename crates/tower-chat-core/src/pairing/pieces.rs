@@ -69,9 +69,9 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
 /// Returns the indices of the results that are moved out of a message. These are the [foreign
 /// results](foreign_results), and each result that another moved result separates from its call.
 ///
-/// Moving a result out divides its piece in two, which may separate another result from its call.
-/// One of these two is then in the shorter piece. This function therefore checks only the results
-/// in the shorter piece, and the results of the calls in it.
+/// Moving a result out divides its piece in two. If this separates another result from its call,
+/// either that result or its call is in the shorter of the two pieces. This function therefore
+/// checks only the results in the shorter piece, and the results of the calls in it.
 fn leaving_results(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     if message.role != Role::Assistant {

@@ -66,8 +66,9 @@ pub(super) struct Assembled {
     updates: Option<BoxStream<'static, Result<ChatUpdate, BoxError>>>,
     accumulator: Accumulator,
     ready: VecDeque<Result<ChatUpdate, BoxError>>,
-    /// Messages of the model that may be the last of the answer. These messages are delayed until
-    /// the next update, because the last message of an answer gets the finish reason.
+    /// The latest messages of the model, which are not returned yet, because the last message of an
+    /// answer gets the finish reason. These messages are returned when another kind of update
+    /// arrives, or when the stream has no update ready.
     held: Vec<Arc<Message>>,
 }
 

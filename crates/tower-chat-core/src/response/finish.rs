@@ -104,8 +104,8 @@ impl Finish {
 ///
 /// The [`usage`](Finish::usage) in [`answer`](Self::answer) is the usage of the resumed attempt
 /// (execution), and is not part of the usage of the later run. If several runs were resumed, this
-/// is the newest of them. [`Finish::recovered`] of each recovered answer contains the run that was
-/// resumed before.
+/// is the newest of them, and [`Finish::recovered`] of its answer contains the run that was resumed
+/// before it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RecoveredRun {

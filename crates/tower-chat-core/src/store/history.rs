@@ -37,7 +37,8 @@ pub struct Head {
     pub summary: Option<SummaryInForce>,
     /// The number of [rewrites](super::Maintenance::rewrite) that changed messages of the
     /// conversation. A summary or a [`load_from`](Self::load_from) that was computed before the
-    /// last of these rewrites does not apply any more. A store that stores neither need not count.
+    /// last of these rewrites does not apply any more. A store that stores neither summaries nor
+    /// `load_from` need not count rewrites.
     pub rewrites: u64,
     /// The part of the conversation that the next run needs to load; `None` if it needs all
     /// messages, or if the store does not keep this value.

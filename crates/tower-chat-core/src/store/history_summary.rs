@@ -20,7 +20,7 @@ use crate::{MessageId, RunId};
 #[non_exhaustive]
 pub struct HistorySummary {
     /// A random number, chosen by the creator of this value. Adding a summary whose id is already
-    /// stored changes nothing, so that an addition can be repeated after a lost answer.
+    /// stored changes nothing, so that an addition whose outcome is unknown can be repeated.
     pub id: u64,
     /// The sequence number of the last message that the summary covers.
     pub covers_to: u64,
@@ -68,8 +68,8 @@ pub enum AddedSummary {
 }
 
 impl HistorySummary {
-    /// Creates a summary of the messages up to the sequence number `covers_to`, whose message has
-    /// the id `last`. The summary has a new random id, the current time and no usage.
+    /// Creates a summary of the messages up to the one with the sequence number `covers_to` and the
+    /// id `last`. The summary has a new random id, the current time and no usage.
     pub fn new(covers_to: u64, last: MessageId, text: impl Into<Arc<str>>) -> Self {
         Self {
             id: RunId::new().random_half().max(1),

@@ -94,11 +94,12 @@ use crate::ConversationKey;
 /// - With the capability [`Journal`], a write may be [staged](Write::staged): it is as durable as
 ///   any other write, but loads, lists and queries of the record do not return its messages and
 ///   their rows until its run is committed. The first staged write of a run opens the run. While
-///   the run is open, the store accepts only writes of that run, from the attempt that has the
-///   current [`Lease`] or from a later attempt; all others fail with a [`Conflict`] that names the
-///   run. Committing makes the whole run visible at one moment. Discarding deletes the whole run,
-///   except for rows of calls in messages that were visible before the run. A store without the
-///   capability refuses a staged write with [`StoreError::MissingCapability`].
+///   the run is open, the store accepts only writes of that run, from the attempt (execution of the
+///   run) that has the current [`Lease`], or from a later attempt; all others fail with a
+///   [`Conflict`] that names the run. Committing makes the whole run visible at one moment.
+///   Discarding deletes the whole run, except for rows of calls in messages that were visible
+///   before the run. A store without the capability refuses a staged write with
+///   [`StoreError::MissingCapability`].
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
 /// - Once a persistent store has stored a write that an encrypting wrapper has marked as
 ///   [sealed](Write::sealed), the store refuses every change without this mark
@@ -172,9 +173,9 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// leaves out. [`History::skipped`] is then [`LoadFrom::after`], and [`History::leading`]
     /// contains the first [`LoadFrom::leading`] messages, as far as they were not pruned.
     ///
-    /// If the conversation has changed since the caller read `from` in its head, so that
-    /// [`Head::load_from`] is now another value, all messages are returned. A store may always
-    /// return all messages, as the default implementation does.
+    /// If [`Head::load_from`] is no longer equal to `from`, because the conversation has changed,
+    /// all messages are returned. A store may always return all messages, as the default
+    /// implementation does.
     ///
     /// # Errors
     ///
@@ -210,10 +211,10 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// [`StoreError::Closed`], if the store accepts no more writes.
     async fn reserve(&self) -> Result<Slot, StoreError>;
 
-    /// Returns a slot in the store's queue if one is free, without waiting. A caller saves the
-    /// allocation of the future of [`reserve`](Self::reserve) if it calls this method first, and
-    /// `reserve` only if the result is `None`. A store need not implement this method: the default
-    /// returns `None`.
+    /// Returns a slot in the store's queue if one is free, without waiting. A caller that first
+    /// calls this method, and calls [`reserve`](Self::reserve) only if the result is `None`,
+    /// usually saves the allocation of a future. A store need not implement this method: the
+    /// default returns `None`.
     fn try_reserve(&self) -> Option<Slot> {
         None
     }

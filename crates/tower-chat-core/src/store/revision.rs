@@ -24,8 +24,8 @@ pub struct Revision {
     ///
     /// - the conversation is created;
     /// - messages of the conversation are deleted or rewritten;
-    /// - an attempt (execution of a run) begins whose writes the store must distinguish from those
-    ///   of an earlier attempt;
+    /// - an attempt (execution of a run) begins, and the store must distinguish its writes from
+    ///   those of an earlier attempt;
     /// - a resumed run is committed, or an open run is discarded.
     pub incarnation: u64,
     /// The sequence number of the last message, from 1; 0 if there is no message.

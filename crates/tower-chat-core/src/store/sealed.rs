@@ -19,8 +19,8 @@ pub const SEALED_WIRE: &str = "tower-chat-encrypted";
 /// sealed head as the service id of the conversation.
 const SEALED_HEAD: &str = "tower-chat-";
 
-/// For this time after a process has read the mark, writes to existing conversations do not read it
-/// again.
+/// The time for which a process does not read the mark again before writes to existing
+/// conversations.
 const UNCHECKED: Duration = Duration::from_secs(1);
 
 /// Returns whether a message was sealed by an encrypting wrapper.

@@ -1,10 +1,11 @@
-//! The rows of the record of tool calls in a write.
+//! The rows that a write stores in the record of tool calls.
 
 use std::{sync::Arc, time::SystemTime};
 
 use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 
-/// A row of the record of tool calls in a write. The row replaces the earlier row of the call.
+/// One row of the record of tool calls, as a write contains it. When the write is stored, the row
+/// replaces the earlier row of the same call.
 ///
 /// The call and its result are in messages, and the row refers to them by position, without a copy.
 /// Only a result that is in no message is in the row itself.

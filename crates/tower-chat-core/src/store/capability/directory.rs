@@ -19,8 +19,8 @@ use crate::{
 /// - The directory includes a conversation whose messages are all staged. Its message count is 0.
 /// - A write increments the number of runs if the run of the write differs from that of the
 ///   previous write.
-/// - A discard restores the number of runs from before the open run. A discard does not change the
-///   usage, because the provider charges for the calls of a discarded run too.
+/// - A discard restores the number of runs from before the open run began. A discard does not
+///   change the usage, because the provider charges for the calls of a discarded run too.
 /// - A prune changes neither the number of runs nor the usage.
 /// - A copy has the description and the mode of the original, and the number of the runs that were
 ///   copied. It has no usage, its own creation time, and the original as its

@@ -20,15 +20,16 @@ use crate::{
 pub trait Maintenance: Send + Sync {
     /// Copies the turns of a conversation that end before the message `before`, with their record
     /// of tool calls, to a key that has no conversation. If `before` is `None`, copies all visible
-    /// messages. The copy is a branch: the directory has the original and the position as its
-    /// [parent](crate::store::ConversationSummary::parent). If the original does not exist or has
-    /// no visible data, returns [`Fork::ABSENT`] and changes nothing.
+    /// messages. The copy is a branch: in the directory, its
+    /// [parent](crate::store::ConversationSummary::parent) is the original, with the position at
+    /// which the copy ends. If the original does not exist or has no visible data, returns
+    /// [`Fork::ABSENT`] and changes nothing.
     ///
-    /// - A copy ends between two turns. If `before` is a message in the middle of a turn, the copy
-    ///   ends before this turn: [`Fork::position`] is the last message that was copied. No run is
-    ///   divided, and no call is copied without its result. A run that answers a call of an earlier
-    ///   run, with a result or an approval, therefore belongs to the turn of that call. Stores
-    ///   compute the end of the copy with [`Forking`](crate::store::author::Forking).
+    /// - A turn consists of the messages of a run, and of the later runs that answer calls of this
+    ///   run with a result or an approval. A copy ends between two turns. If `before` is a message
+    ///   in the middle of a turn, the copy ends before this turn: [`Fork::position`] is the last
+    ///   message that was copied. No run is divided, and no call is copied without its result.
+    ///   Stores compute the end of the copy with [`Forking`](crate::store::author::Forking).
     /// - If no turn ends before the message, the copy has no messages.
     /// - The copy has its own incarnation. The service id is not copied, because the
     ///   conversation at the service belongs to the original. Neither staged messages nor
@@ -75,14 +76,14 @@ pub trait Maintenance: Send + Sync {
     /// the number of deleted runs and messages. The deletion is atomic, and erases the data as
     /// thoroughly as [`delete`](crate::store::HistoryStore::delete) does.
     ///
-    /// A store deletes whole runs, and never the last one. A store deletes neither a run with a
-    /// call that waits for approval or for its result, nor a later run. Stores decide with
+    /// A store deletes whole runs, and never the last one. If a call of a run waits for approval or
+    /// for its result, the store deletes neither this run nor any later run. Stores decide with
     /// [`Pruning`](crate::store::author::Pruning) which runs to delete. The sequence numbers of the
     /// remaining messages do not change. If any run was deleted, the conversation gets a new
-    /// incarnation. Therefore the next write of a run in progress in another process fails with a
-    /// [`Conflict`](crate::store::Conflict). A second prune with the same arguments has no effect.
-    /// The store no longer recognises a deleted run: if the request of the run is sent again, the
-    /// request starts a new run.
+    /// [incarnation](crate::store::Revision::incarnation). Therefore the next write of a run in
+    /// progress in another process fails with a [`Conflict`](crate::store::Conflict). A second
+    /// prune with the same arguments has no effect. If the request of a deleted run is sent again,
+    /// the store does not recognise the run, and the request starts a new one.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Keep, Maintenance}};
