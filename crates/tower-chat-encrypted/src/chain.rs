@@ -3,8 +3,9 @@
 //!
 //! To *seal* a value means to encrypt and authenticate it, and to *open* a value means to verify
 //! and decrypt it. Each sealed message contains the digest of the previous message, which covers
-//! all earlier messages. A message opens only after the same messages as when it was written. An
-//! attacker therefore cannot combine messages of two states of a conversation.
+//! all earlier messages. A message can be opened only if the messages before it are the same as
+//! when it was written. An attacker therefore cannot combine messages of two states of a
+//! conversation.
 //!
 //! A run is the service calls and tool calls for one request. The messages of a run are staged
 //! (stored, but not visible to readers) until the run is committed.
@@ -152,8 +153,8 @@ impl Chain {
         self
     }
 
-    /// Checks that the next message contains the digest of the previous message. Accepts a message
-    /// of a former format, and a message after an unknown digest.
+    /// Checks that the next message contains the digest of the previous message. Also accepts a
+    /// message of a former format, and any message if the previous digest is unknown.
     pub(crate) fn follow(
         &mut self,
         sequence: u64,
@@ -194,9 +195,9 @@ impl Chain {
         &self.digests
     }
 
-    /// Checks that a visible conversation does not end with a staged message, except for the
-    /// message with the digest `committed`: the final message of a run that was committed by a
-    /// write without messages.
+    /// Checks that a visible conversation does not end with a staged message. The exception is the
+    /// message with the digest `committed`, which is the final message of a run that was committed
+    /// by a write without messages.
     pub(crate) fn check_end(&self, committed: Option<Digest>) -> Result<(), &'static str> {
         let is_committed = committed.is_some() && committed == self.at;
         if self.staged.is_some() && !is_committed { Err(NOT_COMMITTED) } else { Ok(()) }

@@ -4,13 +4,13 @@
 
 use crate::chain::Digest;
 
-/// The sequence number up to which all digests are kept. A range may contain the first messages,
-/// and its value then contains the digest of the last one.
+/// The sequence number up to which all digests are kept. A range may include leading messages, and
+/// the stored value of the range then contains the digest of the last leading message.
 const FIRST: u64 = 16;
 
-/// The distance between two kept digests is at most their distance to the last message, divided by
-/// `2^FRACTION`. A range near the end of a long conversation therefore begins soon after one of
-/// them.
+/// Bounds the gaps between kept digests: the distance between two of them is at most their distance
+/// to the last message, divided by `2^FRACTION`. A range near the end of a long conversation
+/// therefore begins soon after a message with a kept digest.
 const FRACTION: u32 = 3;
 
 /// The number of messages after which unneeded digests are removed.
@@ -33,8 +33,8 @@ impl Digests {
         Self { ends: ends.into_iter().collect(), ..Self::default() }
     }
 
-    /// Adds the digest of a message. Before that, removes the digests with this or a later number,
-    /// whose messages were not stored.
+    /// Adds the digest of a message. First removes all digests with this or a later sequence
+    /// number, because their messages were not stored.
     pub(crate) fn push(&mut self, sequence: u64, digest: Digest) {
         self.truncate(sequence.saturating_sub(1));
         self.spaced.push((sequence, digest));
@@ -64,8 +64,8 @@ impl Digests {
 }
 
 /// Returns whether the digest of a message is kept, if `last` is the last message of the
-/// conversation. Far from the end, only the digests of sequence numbers that a high power of two
-/// divides are kept.
+/// conversation. The farther a message is from the end, the higher is the power of two by which its
+/// sequence number must be divisible.
 fn is_kept(sequence: u64, last: u64) -> bool {
     let distance = last.saturating_sub(sequence).max(1);
     let exponent = distance.ilog2().saturating_sub(FRACTION);

@@ -151,8 +151,8 @@ struct Tip {
     is_stored: Arc<AtomicBool>,
 }
 
-/// The maximum number of digests per incarnation: a write that is submitted again may follow an
-/// earlier message than the newest one.
+/// The maximum number of digests per incarnation. The digest of the newest message alone is not
+/// sufficient, because a write that is submitted again may follow an earlier message.
 const TIPS: usize = 16;
 
 /// The data that are needed to seal a write.

@@ -146,8 +146,7 @@ impl Sealer {
         Ok(text)
     }
 
-    /// Returns the error for a value that is too large: only a value above 256 GiB cannot be
-    /// sealed.
+    /// Returns the error for a value that cannot be sealed. The only cause is a size above 256 GiB.
     fn not_sealed(&self, at: Position, column: &str) -> EncryptionError {
         EncryptionError::NotSealed {
             key: self.conversation.clone(),

@@ -88,9 +88,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Opener::new(key, &*self.keys, expected).accepting_former(self.accepts_former)
     }
 
-    /// Opens a head. Also returns what is expected of visible values, and of values of the open run
-    /// (the run that is not committed yet): the life (the random value of a conversation) and the
-    /// formats. If `is_lenient`, removes values of the open run that do not open.
+    /// Opens a head. Also returns the life (the random value of a conversation) and the formats
+    /// that visible values must have, and those that values of the open run (the run that is not
+    /// committed yet) must have. If `is_lenient`, removes values of the open run that do not open.
     async fn opened_head(
         &self,
         key: &ConversationKey,
@@ -247,7 +247,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         since: Moment,
     ) -> Result<OpenRunContent, StoreError> {
         let OpenRunContent { head, open, messages, tools, .. } = sealed;
-        // The inner store may return the open run only beside the head.
+        // The inner store may return the open run separately from the head.
         let head = head.with_open_run(Some(open));
         let opened =
             self.opened_head(key, head, false, since).await.map_err(unopened(key, OPEN_RUN))?;

@@ -22,8 +22,8 @@ use crate::{
 const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 
-/// Returns the position of a description, which contains the version, so that a replacement with an
-/// earlier version is detected.
+/// Returns the position for which a description is sealed. Because the position contains the
+/// version of the description, an earlier version that replaces the current one does not open.
 fn position(version: u64) -> Position {
     Position { sequence: 0, index: version }
 }
@@ -41,8 +41,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let failed = |error: EncryptionError| reported(SEAL)(error);
         let fetched = self.keys.writing_key(key).await;
         let (id, secret) = fetched.map_err(EncryptionError::from).map_err(failed)?;
-        // All descriptions are sealed for the same life (the random value of a conversation),
-        // because a description may be set before the life of its conversation begins.
+        // A description may be set before its conversation has a life (the random value of a
+        // conversation). All descriptions are therefore sealed with the same life.
         let life = RunId::from_bytes([0; 16]);
         let sealer = crate::seal::Sealer { conversation: key.clone(), id, key: secret, life };
         let sealed = sealer.seal(position(version), None, COLUMN, &json(description));
@@ -73,8 +73,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(summary)
     }
 
-    /// Returns the page of a query. The inner store cannot compare sealed metadata. This method
-    /// compares the metadata, and may read several pages of the inner store.
+    /// Returns the page of a query. Because the inner store cannot compare sealed metadata, this
+    /// method compares the metadata, and may read several pages of the inner store.
     pub(super) async fn opened_conversations(
         &self,
         query: &ConversationQuery,

@@ -32,7 +32,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     ) -> Result<HistorySummary, StoreError> {
         let fetched = self.keys.writing_key(key).await;
         let (id, secret) = fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
-        // Like a description, a summary is sealed for a fixed life instead of the life (the random
+        // Like a description, a summary is sealed with a fixed life instead of the life (the random
         // value) of its conversation.
         let life = RunId::from_bytes([0; 16]);
         let sealer = Sealer { conversation: key.clone(), id, key: secret, life };
