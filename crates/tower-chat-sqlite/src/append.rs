@@ -52,8 +52,8 @@ impl From<rusqlite::Error> for NotStored {
     }
 }
 
-/// Damaged data become a refusal, because a write reads all data before it changes the
-/// conversation.
+/// Damaged data cause a refusal: a write reads all data before it changes the conversation, so that
+/// the transaction can continue.
 impl From<NotRead> for NotStored {
     fn from(error: NotRead) -> Self {
         match error {

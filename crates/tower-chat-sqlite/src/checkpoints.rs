@@ -131,8 +131,8 @@ impl Checkpoints {
             state.is_wanted = true;
             return self.changed.notify_all();
         }
-        // `begin` waits for a checkpoint of the thread. The wait is short, because the thread
-        // leaves at most as many pages as the writer would copy.
+        // If the checkpoint thread is running a checkpoint, `begin` waits for its end. The wait is
+        // usually short, because at most [`MAX_COPIED_PAGES`] pages remain to be copied.
         let _under_way = self.begin(state);
         let reached = if log < PAGES_BEFORE_WAIT {
             run_checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")
@@ -141,7 +141,8 @@ impl Checkpoints {
             let waits = connection.busy_timeout(wait.min(MAX_WAIT_FOR_READERS));
             waits.and_then(|()| run_checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)"))
         };
-        // The commit is durable in the log, and the next commit repeats the checkpoint.
+        // An error is ignored, because the commit is durable in the log, and a later commit repeats
+        // the checkpoint.
         if let Ok(reached) = reached {
             let mut state = self.state();
             state.copied = reached.copied;

@@ -133,7 +133,8 @@ pub(crate) fn find(
         .optional()?;
     let Some((mut found, is_its_own)) = found else { return Ok(None) };
     check_own(is_its_own, key)?;
-    // SQLite would prepare one statement that joins these tables again at every use.
+    // The open run and the summary are read with separate statements, because SQLite would prepare
+    // a statement that joins the tables anew at every use.
     checked(found.number, key)?;
     found.open = open_run::find(connection, found.number)?;
     found.summary = history_summary::in_force(connection, found.number)?;

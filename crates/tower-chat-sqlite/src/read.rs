@@ -61,8 +61,8 @@ pub(crate) fn history(
     let mut read = |after: u64, to: u64| {
         let (_, end) = row_key::range_to(found.number, to);
         let begin = match after == found.pruned {
-            // A row before the first message that a prune (a deletion of old runs) has retained is
-            // damage. The read includes the first possible row key, to find that row.
+            // The range begins with the first possible row key, so that a message which a prune (a
+            // deletion of old runs) should have deleted is found, and reported as damage.
             true => row_key::range(found.number).0,
             false => row_key::range_after(found.number, after).0,
         };

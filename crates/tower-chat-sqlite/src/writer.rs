@@ -161,7 +161,8 @@ impl Writer {
             Err(Stopped::BeforeBegin(failure)) if failure.is_busy() && lock_timeout.is_zero() => {
                 return Err(Busy);
             }
-            // With its own transaction for every write, the other writes can succeed.
+            // Each write is executed again in its own transaction, so that only the failing writes
+            // fail.
             Err(Stopped::AtStatement(_)) if !is_single(group) => {
                 for submission in &mut *group {
                     submission.start_over();

@@ -71,8 +71,8 @@ impl Writing {
             checkpoints.end();
             // The connection that is closed last copies the write-ahead log into the file. Of two
             // connections that are closed at the same time, each may find the other still open.
-            // Therefore the writer closes its connection after all others. A panic of a thread was
-            // already reported to its callers.
+            // Therefore the writer closes its connection after all others. The panic of a thread is
+            // ignored here, because it was already reported to the callers.
             match threads {
                 Some(Threads { writer, checkpoints }) => {
                     drop(checkpoints.join());
