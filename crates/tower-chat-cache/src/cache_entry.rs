@@ -25,10 +25,10 @@ pub(crate) struct CacheEntry {
     counted: sync::Mutex<Vec<GaugeGuard>>,
 }
 
-/// The bound of the cache divided by the minimum space that an entry has for the growth of its
-/// conversation.
+/// An entry has space for the growth of its conversation: at least the bound of the cache divided
+/// by this number.
 const SMALL_PARTS: u64 = 1 << 15;
-/// The bound of the cache divided by the maximum space for growth.
+/// The space for growth is at most the bound of the cache divided by this number.
 const LARGE_PARTS: u64 = 1 << 10;
 
 impl CacheEntry {
