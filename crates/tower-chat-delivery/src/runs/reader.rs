@@ -57,8 +57,9 @@ pub enum RunEvent {
     /// A later attempt continues the run, because the earlier attempt has failed, or its process
     /// died or lost its lease. The reader must discard the deltas of the unfinished message,
     /// because the later attempt sends this message again from its beginning. Complete messages
-    /// remain valid, and are not sent again. If the later attempt has sent deltas of a complete
-    /// message again, it sends this event once more, and the reader must discard these deltas too.
+    /// remain valid, and are not sent again. If the later attempt sends deltas of a message that
+    /// the reader has already received completely, it sends this event once more, and the reader
+    /// must discard these deltas too.
     ///
     /// In per-run mode, the messages of a run are stored at the end of the run, and a later attempt
     /// repeats the whole run. Each message of the new attempt replaces the messages of earlier

@@ -96,8 +96,9 @@ where
     follow(shared, run, reader).await
 }
 
-/// Returns the response when the service has responded. If the run has ended already, and its first
-/// item is an error, returns this error instead, because it may be the error of the service call.
+/// Returns the response when the service has responded. If the run has already ended, and the first
+/// item of the response is an error, returns this error instead, because the service call itself
+/// may have failed.
 async fn follow(
     shared: Arc<Shared>,
     run: RunKey,

@@ -469,7 +469,8 @@ impl<'t> Progress<'t> {
         self.has_ended = true;
     }
 
-    /// Sets the end of the run. One lease later, the task drops a response that has not ended.
+    /// Sets the end of the run. If the response has not ended after the duration of a lease, the
+    /// task drops the response.
     fn end_with(&mut self, end: RunEnd, error: Option<SharedError>) {
         self.end = Some((end, error));
         self.failures = 0;
@@ -605,7 +606,8 @@ impl<'t> Progress<'t> {
         self.stop("the run was stopped, because another attempt may execute it");
     }
 
-    /// After a stop, sets the time at which the task drops the response: one lease later.
+    /// After a stop, sets the time at which the task drops the response: after the duration of a
+    /// lease.
     fn check_stop(&mut self) {
         self.is_stopped = self.is_stopped || self.task.hub.handle.is_stopped();
         if self.is_stopped && self.dropped_at.is_none() {
