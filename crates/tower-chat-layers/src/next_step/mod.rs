@@ -25,6 +25,7 @@ use crate::{
 /// calls of its own tools by default.
 pub(crate) const MAX_PAUSES: u32 = 16;
 
+/// The step that follows a complete answer of the model.
 #[derive(Clone)]
 pub(crate) enum NextStep {
     /// The tool loop executes or refuses the calls, and calls the model again with the results.

@@ -7,6 +7,7 @@ use tower_chat_core::ToolResult;
 
 use crate::tool::{PendingCall, Tool, ToolReport, Tools};
 
+/// A call of a batch, and the source of its result.
 #[derive(Clone)]
 pub(crate) struct PlannedCall {
     pub(crate) pending: PendingCall,

@@ -14,6 +14,7 @@ use crate::{
     run::{Settings, head_of},
 };
 
+/// A run that may begin.
 pub(super) struct Admitted {
     /// The conversation in which the run executes: the conversation of the request, or a branch of
     /// it.

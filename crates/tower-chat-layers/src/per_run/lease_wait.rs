@@ -8,10 +8,11 @@ use tower_chat_core::{BoxError, ChatRequest};
 
 use crate::{ConcurrentRuns, PersistenceError, recovery::ResumesRun, run::Settings};
 
+/// The time limit of a run that waits for leases of other processes.
 pub(super) struct LeaseWaiting {
-    /// `None` if the run does not wait.
+    /// The maximum total waiting time. `None` if the run does not wait.
     limit: Option<Duration>,
-    /// `None` before the first wait.
+    /// The time of the first wait plus `limit`. `None` before the first wait.
     deadline: Option<Instant>,
 }
 
@@ -68,8 +69,8 @@ impl LeaseWaiting {
     }
 
     /// Returns whether the run waits and `error` reports that another process has taken over the
-    /// open run. The caller must then read the [head](tower_chat_core::store::Head), which contains
-    /// the new lease, again.
+    /// open run. The caller must then read the [head](tower_chat_core::store::Head) again, because
+    /// the head contains the new lease.
     pub(super) fn is_lost_race(&self, error: &BoxError) -> bool {
         let conflict = match error.downcast_ref::<PersistenceError>() {
             Some(PersistenceError::RunHeld { .. }) => true,

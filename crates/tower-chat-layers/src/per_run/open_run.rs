@@ -24,6 +24,7 @@ use crate::{
     run::{Begins, Settings, head_of},
 };
 
+/// A conversation that no open run blocks.
 pub(super) struct Cleared {
     pub(super) head: Head,
     /// The open run that was resumed first.

@@ -178,6 +178,7 @@ where
     }
 }
 
+/// The outcome of an attempt at a run.
 enum Attempt {
     Response(ChatResponse),
     HistoryLost(HistoryLostInRun),
@@ -233,6 +234,7 @@ where
     }
 }
 
+/// A run that has begun, with the request for the inner service.
 struct Begun {
     request: ChatRequest,
     /// The messages of the answer that an earlier attempt has stored.

@@ -13,7 +13,7 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// [`HistoryOwner::Local`](crate::HistoryOwner::Local) (the sentinel) as the history owner of the
 /// response. A tool loop that receives the sentinel sends only new messages.
 ///
-/// The messages of a service call that are stored, for each way in which the call can end:
+/// The end of a service call determines which of its messages are stored:
 ///
 /// | event | stored messages of this call |
 /// |---|---|
@@ -29,10 +29,10 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// If a loop nevertheless sends stored messages again, the layer recognises these messages by their
 /// ids or by their content.
 ///
-/// Under [`PerRunPersistence`](crate::PerRunPersistence), the layer follows that run's mode and
-/// policy. Without that layer, each request must name a conversation, and the first service call of
-/// a [`ToolLoopLayer`](crate::ToolLoopLayer) begins one run for all service calls of the loop. The
-/// run loads the history once. Before the run stores messages, it applies the
+/// Under [`PerRunPersistence`](crate::PerRunPersistence), the mode and the policy of its run apply.
+/// Without `PerRunPersistence`, each request must name a conversation, and the first service call
+/// of a [`ToolLoopLayer`](crate::ToolLoopLayer) begins one run for all service calls of the loop.
+/// The run loads the history once. Before the run stores messages, it applies the
 /// [`persist`](crate::Tool::persist) hooks of the loop's tools. The run also records the times and
 /// outcomes of tool calls. If a request is sent again, its run continues after the stored messages,
 /// and the answer contains only the messages that this attempt has added. If the run was complete,
@@ -41,8 +41,8 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// **Under your own tool loop** with your own types, the loop may send the whole conversation, the
 /// messages of its run, or only new messages. The layer compares each request with the stored
 /// messages: roles, texts, media, ids and names of calls, and the calls that results answer.
-/// - A request that continues the stored messages belongs to the last stored run if the types of
-///   the loop do not preserve the id of the run.
+/// - If the types of the loop do not preserve the id of the run, a request that continues the
+///   stored messages belongs to the last stored run.
 /// - A request that repeats stored messages with differences fails with
 ///   [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain).
 /// - If the request of a complete run is sent again, the layer returns the last response of the

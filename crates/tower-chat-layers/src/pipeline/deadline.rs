@@ -103,6 +103,7 @@ fn bounded(response: UntilDeadline<ChatResponse>, after: Duration) -> ChatRespon
     }))
 }
 
+/// A future or a stream that a task drops at the deadline.
 struct UntilDeadline<T> {
     polled: Arc<Mutex<Polled<T>>>,
     timer: AbortHandle,

@@ -17,6 +17,7 @@ use tower_chat_core::{
 
 use super::{omitted_calls::OmittedCalls, round::Unanswered};
 
+/// Adds call positions to the results in consecutive messages.
 pub(super) struct Naming<'a> {
     earlier: &'a OmittedCalls,
     /// The calls of the open round and its results so far.

@@ -11,6 +11,7 @@ use tower_chat_core::{ApprovalRequest, CallPosition, MessageId};
 
 use super::{Replay, round::Unanswered};
 
+/// A call that waits for approval.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingApproval {
     /// `None` if the message of the call has no id.

@@ -8,6 +8,7 @@ use tower_chat_core::{ConversationKey, store::HistoryStore};
 use super::{Channel, FinishTimes, Replay, ReplayContext, ReplayPolicy, ReplaySummary};
 use crate::ToolSource;
 
+/// The sources of the input of the replay steps.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplaySources<'a> {
     pub(crate) store: &'a dyn HistoryStore,

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 
+/// The data about the tool calls of a run for the rows of later writes.
 #[derive(Debug, Default)]
 pub(super) struct CallRecords {
     pub(super) hooks: Hooks,

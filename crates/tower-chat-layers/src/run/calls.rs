@@ -15,6 +15,7 @@ pub(crate) struct LastCall {
     attempt: Attempt,
 }
 
+/// The outcome of a service call.
 pub(super) enum Attempt {
     /// The answer and all earlier messages were submitted. `step` is `None` if the tool loop has
     /// not reported its loop policy. `write` is `None` after the write of the answer is durable.

@@ -10,6 +10,7 @@ use tower_chat_core::{
 use super::recording::{Adopted, Recording};
 use crate::{replay::Replay, summarize::Summarizable};
 
+/// The conversation as the run has loaded and extended it.
 pub(super) struct LoadedConversation {
     /// The loaded history. Usually empty if the service stores the history.
     pub(super) history: Messages,

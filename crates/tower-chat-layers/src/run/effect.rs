@@ -13,6 +13,7 @@ use tower_chat_core::{
 use super::recording::Adopted;
 use crate::tool::{CallOfRun, ToolOutcome};
 
+/// The effect of an event on a run.
 pub(super) enum Effect {
     Nothing,
     Write(Box<RunWrite>),
@@ -23,6 +24,7 @@ pub(super) enum Effect {
     Leave(LeaseEnd),
 }
 
+/// The messages of an answered service call: its new inputs and its answer.
 pub(super) struct HeldCall {
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) adopted: Adopted,

@@ -91,6 +91,7 @@ pub(crate) struct Answered {
     pub(super) ended_by: Option<EndedBy>,
 }
 
+/// The reason why the current attempt no longer works on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaveCause {
     Failed,

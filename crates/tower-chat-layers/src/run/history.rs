@@ -40,6 +40,7 @@ pub(super) async fn load_head(
     Ok(history.head)
 }
 
+/// The history of a run, including the writes in the outbox.
 pub(super) struct LoadedReplay {
     pub(super) history: History,
     pub(super) replay: Replay,

@@ -114,7 +114,7 @@ impl Hooks {
 
 impl Hooks {
     /// Returns whether a hook may have removed a call. A result without a stored call may then
-    /// belong to it.
+    /// belong to the removed call.
     pub(super) fn may_be_forgotten(&self, added: &[Arc<Message>], history: &Messages) -> bool {
         let mut known = self.forgotten.borrow_mut();
         let new = added.get(known.added..).unwrap_or_default();

@@ -27,8 +27,8 @@ fn note_refused(run: &Run, marks: &[RefusalMark]) {
 /// Marks refused content in the unanswered messages of a failed service call, if the error names
 /// the kind of content. `inputs` are the new messages of the call that are not staged.
 ///
-/// [`AskedAgain`] marks refused content only before the answer begins, but a service may refuse
-/// content later.
+/// This function is needed because a service may refuse content after its answer has begun.
+/// [`AskedAgain`] marks refused content only before that.
 pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &BoxError) {
     let refusal = content_refused(&**error).filter(|refusal| refusal.named.is_some());
     let Some(refusal) = refusal else { return };
@@ -134,6 +134,7 @@ where
     }
 }
 
+/// The content of a request that may be the reason for a refusal.
 #[derive(Debug, Default, PartialEq)]
 struct Suspects {
     /// Marks for content in results and in messages of earlier requests.
@@ -145,8 +146,8 @@ struct Suspects {
 }
 
 impl Suspects {
-    /// Returns the suspects of a request. An error that names a kind of content which the request
-    /// does not contain counts as unnamed.
+    /// Returns the suspects of a request. If the error names a kind of content that the request
+    /// does not contain, the name is ignored.
     fn of(request: &ChatRequest, refusal: &ContentRefused, known: &[RefusalMark]) -> Self {
         let named = refusal.named.map(|_| Self::named_or_any(request, refusal, known));
         named.filter(|named| !named.is_empty()).unwrap_or_else(|| {

@@ -28,6 +28,7 @@ pub(crate) enum Caller {
     ServiceCall,
 }
 
+/// The stored messages of a conversation when a run begins.
 pub(super) struct Stored<'a> {
     pub(super) history: &'a History,
     /// The messages that an earlier attempt at the run has stored.

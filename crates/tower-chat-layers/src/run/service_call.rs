@@ -56,6 +56,7 @@ enum CallState {
     Settled,
 }
 
+/// An answer whose messages were submitted.
 pub(crate) struct StoredCall {
     pub(super) run: Run,
     pub(super) ordinal: Option<u32>,

@@ -22,6 +22,7 @@ use crate::{
     transcript::Step,
 };
 
+/// The start of a service call: whether the service must be called.
 pub(crate) enum StartedCall {
     Call(Box<OpenCall>),
     /// An earlier attempt at the same service call was answered. If the write of its answer may not
@@ -151,6 +152,7 @@ fn last_response(run: &Run, log: &RunLog) -> StoredCall {
     submit_again(run, log, None, answer, None)
 }
 
+/// The messages in the request of a service call that are not stored yet.
 enum NewOfCall {
     Messages(Vec<Arc<Message>>),
     /// The same service call was made before.

@@ -40,6 +40,7 @@ fn without_refusals(message: &mut Arc<Message>) {
     }
 }
 
+/// The stored state of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunInStore {
     /// The messages of the run, without the input digest and refusal marks.

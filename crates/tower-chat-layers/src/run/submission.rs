@@ -32,6 +32,7 @@ struct Pending {
     policy: StoreFailure,
 }
 
+/// A submission that failed, and whose messages are not all in the outbox.
 pub(crate) struct FailedSubmission {
     pub(crate) source: StoreError,
     /// The messages that are neither stored nor in the outbox.

@@ -111,6 +111,7 @@ impl Drop for PendingOutcome<'_> {
     }
 }
 
+/// The stored form of a call.
 struct StoredCall {
     stored: StoredPosition,
     held: HeldCall,

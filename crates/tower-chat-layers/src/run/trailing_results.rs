@@ -23,8 +23,7 @@ pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc
     }
 }
 
-/// Marks the results of a tool loop of another crate, which does not set the mark, as the end of
-/// their run.
+/// Marks results as the end of their run. A tool loop of another crate does not set this mark.
 pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
     for message in messages {
         if message.results().any(|result| result.ends_run) {

@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{NotStored, PersistenceError, StoreFailure, replay::mark_ended_by};
 
+/// The contents of a write in their stored form.
 struct Contents {
     stored: Vec<Arc<Message>>,
     records: Records,

@@ -6,6 +6,7 @@ use tower_chat_core::Messages;
 
 use crate::replay::{DanglingCalls, Replay, TokenCounter, Turns};
 
+/// The limits of the turns that the next summary covers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// The number of the newest turns that are not covered, at least 1.
@@ -16,6 +17,7 @@ pub(super) struct Limits {
     pub(super) covered: usize,
 }
 
+/// The end of a turn at which a summary may end.
 struct TurnEnd {
     /// The number of messages up to and including the turn.
     messages: usize,

@@ -23,6 +23,7 @@ use crate::{
     run::usage_of,
 };
 
+/// The loaded history of a conversation, from which a summary can be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Summarizable {
     pub(crate) history: History,
@@ -53,6 +54,7 @@ impl Summarizable {
     }
 }
 
+/// Makes the summaries of one conversation.
 pub(crate) struct Making<'a> {
     pub(super) summarize: &'a Summarize,
     pub(super) sources: ReplaySources<'a>,
@@ -66,6 +68,7 @@ pub(crate) struct Making<'a> {
     pub(crate) answers: Vec<Answer>,
 }
 
+/// The cause for which a summary was not made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SummaryFailure {
     #[error("the service that writes summaries failed")]

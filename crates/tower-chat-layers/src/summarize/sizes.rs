@@ -25,6 +25,7 @@ pub(crate) struct SizedState {
     pub(crate) rewrites: u64,
 }
 
+/// The size of a conversation at the end of a service call.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     state: SizedState,

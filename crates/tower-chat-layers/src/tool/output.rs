@@ -33,6 +33,7 @@ pub struct ToolOutput {
     pub(crate) rejects_arguments: bool,
 }
 
+/// The source of the tool name in a result.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum ResultName {
     #[default]

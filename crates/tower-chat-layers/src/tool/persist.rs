@@ -123,6 +123,7 @@ impl<'a> StoredCall<'a> {
     }
 }
 
+/// The part of a call that is stored.
 #[derive(Debug)]
 pub(crate) enum Retained {
     /// The whole call, because the tool does not override the default hook.
@@ -132,6 +133,7 @@ pub(crate) enum Retained {
     Nothing(NotKept),
 }
 
+/// The reason why a call is not stored.
 #[derive(Debug, Clone)]
 pub(crate) enum NotKept {
     Forgotten,

@@ -20,8 +20,8 @@ pub(crate) struct ToolReport {
     pub(crate) source: ResultSource,
 }
 
-/// The origin of a result. Not every result needs the [`persist`](super::Tool::persist) hook of the
-/// tool.
+/// The origin of a result. The origin decides whether the [`persist`](super::Tool::persist) hook of
+/// the tool must be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultSource {
     /// A tool, or the caller, who executed the call instead of a tool.

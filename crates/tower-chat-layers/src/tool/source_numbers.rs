@@ -7,6 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+/// Allocates numbers for the sources that the tools of a run find.
 pub(crate) struct SourceNumbers {
     /// Returns the number after the highest source number of the conversation. Called at most once.
     first: Box<dyn Fn() -> u64 + Send + Sync>,

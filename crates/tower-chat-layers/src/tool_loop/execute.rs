@@ -24,6 +24,7 @@ use crate::{
     },
 };
 
+/// Runs the calls of one batch.
 pub(super) struct Executor<'a> {
     pub(super) settings: &'a Settings,
     pub(super) context: &'a Arc<RunContext>,

@@ -107,6 +107,7 @@ impl Outcomes {
     }
 }
 
+/// The outcome of one call.
 pub(super) struct Outcome {
     pub(super) result: ToolResult,
     pub(super) report: ToolReport,

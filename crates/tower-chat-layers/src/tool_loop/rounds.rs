@@ -39,6 +39,7 @@ pub(super) struct Rounds<S> {
     pub(super) counters: RunCounters,
 }
 
+/// The next step of the run.
 pub(super) enum Phase {
     Calling,
     Reading(Reading),

@@ -38,6 +38,7 @@ pub(super) async fn unless_stopped_in_call<F: Future>(
     if call.is_answered() { Some(future.await) } else { None }
 }
 
+/// The service call in flight.
 pub(super) struct CallUnderWay {
     run: Run,
     /// The number of the service call in its run, from 0. `None` before the first call.

@@ -9,6 +9,7 @@ use crate::{
     replay::{PendingBatch, Replay},
 };
 
+/// The messages of a run, with the state of each message.
 pub(super) struct Transcript {
     run: RunId,
     next_index: u32,
@@ -39,6 +40,7 @@ struct WholeHistory {
     replay: Replay,
 }
 
+/// The messages of one service call.
 pub(super) struct Outgoing {
     pub(super) messages: Messages,
     pub(super) history_len: usize,

@@ -159,6 +159,7 @@ fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
+/// The end of a stored conversation.
 struct StoredEnd {
     /// Whether the last run was interrupted after the model had requested tools, so that the client
     /// may not have received the last answer.

@@ -322,6 +322,7 @@ struct Rank {
     count: usize,
 }
 
+/// The ranks of all calls of a message, in order.
 #[derive(Debug)]
 struct Ranks {
     /// The address of the message. The id is not sufficient, because the replay may have split a

@@ -16,7 +16,7 @@ pub use self::{finish_times::FinishTimes, settings::FreshnessError};
 use super::without_calls::without_calls;
 
 /// The channel of a request, such as `web`, `sms` or `voice`. The channel is a request extension. A
-/// [`Freshness`] can have other windows for a channel.
+/// [`Freshness`] can set a separate maximum age of results for each channel.
 ///
 /// ```
 /// use tower_chat::{ChatRequest, replay::Channel};

@@ -9,6 +9,7 @@ use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 use super::{After, Following, Leftover, Round, Unanswered};
 use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
 
+/// The output of a closed round.
 #[derive(Debug)]
 pub(in crate::replay) struct Closed {
     pub(in crate::replay) messages: Vec<Arc<Message>>,
@@ -117,6 +118,7 @@ impl Round {
     }
 }
 
+/// A call of a round with its result.
 struct PairedCall {
     call: Unanswered,
     result: Option<ToolResult>,
@@ -125,6 +127,7 @@ struct PairedCall {
     is_interrupted: bool,
 }
 
+/// The output for a message of the answer.
 struct OutputMessage {
     /// `None` if no part remains.
     message: Option<Arc<Message>>,

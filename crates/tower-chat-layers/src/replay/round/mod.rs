@@ -30,6 +30,7 @@ pub(in crate::replay) struct Round {
     after: Option<Box<After>>,
 }
 
+/// The messages after a round's first message.
 #[derive(Debug, Clone, Default)]
 struct After {
     /// The other messages of the same answer, with their positions.
@@ -52,6 +53,7 @@ struct After {
     has_end_reason: bool,
 }
 
+/// A message after the results of the round.
 #[derive(Debug, Clone)]
 struct Following {
     message: Arc<Message>,

@@ -64,6 +64,7 @@ use crate::{
     yielding::yield_if_large,
 };
 
+/// The parameters with which a run begins.
 #[derive(Clone)]
 pub(crate) struct Begins {
     pub(crate) conversation: Conversation,
@@ -75,6 +76,7 @@ pub(crate) struct Begins {
     pub(crate) sends_record: bool,
 }
 
+/// The parameters that all steps of a run's beginning need.
 struct Beginning<'a> {
     settings: &'a Settings,
     mode: PersistenceMode,

@@ -17,6 +17,7 @@ pub(super) struct Atoms<'m> {
     pub(super) is_ended: bool,
 }
 
+/// The smallest part of a transcript that a loop sends or repeats as a unit.
 pub(super) struct Atom<'m> {
     /// The position of the atom's first message.
     pub(super) message: usize,

@@ -137,6 +137,7 @@ impl StoredTranscript<'_> {
     }
 }
 
+/// A request and the stored messages that it is compared with.
 struct Comparison<'c> {
     stored: &'c StoredTranscript<'c>,
     sent: &'c [Arc<Message>],
