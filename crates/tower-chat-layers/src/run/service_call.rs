@@ -50,8 +50,8 @@ enum CallState {
     /// The call waits for a slot in the store's queue. If it is dropped, its inputs are submitted
     /// without a slot.
     Waiting,
-    /// The service has not answered yet. The write will fail with the error of the slot, if there
-    /// is one.
+    /// The service has not answered yet. If no slot could be reserved, the write will fail with
+    /// this error.
     InFlight(Result<Slot, StoreError>),
     Settled,
 }
@@ -144,7 +144,8 @@ impl OpenCall {
             }
             Err(refused) => {
                 let (error, submission) = *refused;
-                // The caller receives the error of the refusal.
+                // A failure of this write is only logged, because the caller receives the error of
+                // the refusal.
                 let failure = "tool results of a refused service call could not be recorded";
                 logged(&run, submission, failure).await;
                 Err(error)
@@ -239,8 +240,8 @@ impl OpenCall {
         }
     }
 
-    /// Returns the calls whose tools start after the answer is stored: all calls without results,
-    /// if the tool loop has not reported its policy.
+    /// Returns the calls whose tools start after the answer is stored. If the tool loop has not
+    /// reported its policy, these are all calls without results.
     fn first_calls(&self, step: Option<&NextStep>, answer: &[Arc<Message>]) -> Vec<CallOfRun> {
         match self.loop_policy.as_ref().zip(step) {
             Some((policy, step)) => policy.first_calls(step),
@@ -285,7 +286,8 @@ impl OpenCall {
 }
 
 impl Drop for OpenCall {
-    /// The caller has disconnected before the end of the answer.
+    /// Submits the inputs that the policy selects for a dropped call, because the caller has
+    /// disconnected before the end of the answer.
     fn drop(&mut self) {
         if let CallState::Settled = self.progress {
             return;

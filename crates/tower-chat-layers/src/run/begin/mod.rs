@@ -98,9 +98,9 @@ struct OpenedHead {
 /// The part of the history that the run needs, including staged messages of an earlier attempt.
 struct LoadedHistory {
     loaded: LoadedReplay,
-    /// Whether the history was loaded. Otherwise, it is not needed and empty.
+    /// Whether the history was loaded. If not, the run does not need it, and `loaded` is empty.
     is_read: bool,
-    /// The rows of calls that readers see, while the results of these calls are only staged.
+    /// The rows of calls in visible messages whose results are only staged.
     prior_rows: Vec<ToolRecord>,
 }
 
@@ -543,7 +543,7 @@ impl Beginning<'_> {
     /// Returns the mode in which the run is stored. A run whose answer the service makes in the
     /// background is stored at its end, if a layer above the tool loop has begun the run. The mode
     /// does not change later, because the requests of later service calls do not contain the
-    /// continuation.
+    /// continuation token.
     fn stored_as(&self) -> PersistenceMode {
         match self.is_background && self.caller == Caller::Request {
             true => PersistenceMode::PerRun,
