@@ -141,7 +141,7 @@ impl AnswerError {
     }
 
     pub(crate) fn unreadable(source: WireError, body: impl Into<String>) -> Self {
-        let what = "its message cannot be read".to_owned();
+        let what = "the assistant message in it is malformed".to_owned();
         Self::Malformed { what, body: body.into(), source: Some(source.into()) }
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn unchanged(
     is_same.then_some(json)
 }
 
-/// Returns whether a part is equal to the part that was read, without the fields that are set after
+/// Returns whether a part is equal to the part that was read. Ignores the fields that are set after
 /// a message is read: `call` and `ends_run` of results, and `is_cut_off` of calls.
 fn is_same_part(read: &Part, part: &Part) -> bool {
     match part {
@@ -82,8 +82,8 @@ pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
     same_at(one, other, 0)
 }
 
-/// The nesting depth below which [`same`] compares the texts of values instead of parsing them. No
-/// service sends values that are nested more deeply.
+/// The nesting depth up to which [`same`] parses values. Of more deeply nested values, which no
+/// service sends, only the texts are compared.
 const MAX_DEPTH: usize = 120;
 
 fn same_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {

@@ -85,7 +85,8 @@ impl Turn {
     }
 
     /// Returns whether the message is written: if it has blocks, or if the service accepts the
-    /// empty content with which it was read. `is_last` is whether it is the last of the request.
+    /// empty content with which it was read. `is_last` is whether it is the last message of the
+    /// request.
     fn is_rendered(&self, is_last: bool) -> bool {
         let may_be_empty = match self.speaker {
             Speaker::System => true,
@@ -125,9 +126,9 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     }
 }
 
-/// Returns the JSON of the messages in the form that the service requires. Two messages of the same
-/// role between which messages were omitted are joined, unless the second has fields besides its
-/// role and content.
+/// Returns the JSON of the messages in the form that the service requires. Messages that cannot be
+/// written are omitted. If the messages before and after an omitted one have the same role, they
+/// are joined, unless the later one has fields besides its role and content.
 pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);

@@ -120,9 +120,9 @@ fn parse_block(
     }
 }
 
-/// Reads a text block. Returns `None` for a blank text in the system instructions or in a result,
-/// so that the caller reads the block as a native part. The writer omits blank [`Text`]s, but the
-/// service has accepted this block at its position.
+/// Reads a text block. Returns `None` for a blank text in the system instructions or in a result:
+/// the caller then reads the block as a native part. The service has accepted the block at this
+/// position, and the writer writes native parts again, but omits blank [`Text`]s.
 fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<Text> {
     let mut fields = block.clone();
     let mut text = Text::new(fields.take_text("text")?);

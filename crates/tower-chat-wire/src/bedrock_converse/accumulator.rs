@@ -100,8 +100,8 @@ impl ResponseAccumulator for BedrockAccumulator {
 }
 
 impl BedrockAccumulator {
-    /// Adds a piece to the block with the index in `fields`, which the first piece begins. Returns
-    /// an update for text, for reasoning and for calls of the client's tools.
+    /// Adds a piece to the block whose index is in `fields`. If no block has this index, begins a
+    /// block. Returns an update for text, for reasoning and for calls of the client's tools.
     fn block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
         let index = take(fields, "contentBlockIndex");
         let index = index.as_ref();

@@ -56,9 +56,9 @@ struct UsualTurn {
 
 impl Conversation {
     /// Adds a message. If the previous turn has the same role, the message is joined with this
-    /// turn, which is then written in the usual form. Otherwise, the message begins a new turn,
-    /// which is written as it was read if the message has a [mark](as_read), has not been changed
-    /// since, and has no blank text.
+    /// turn, which is then written in the usual form. Otherwise, the message begins a new turn. The
+    /// new turn is written as the message was read, if the message has a [mark](as_read), was not
+    /// changed after it was read, and has no blank text.
     pub(super) fn push(&mut self, message: &Message) {
         let is_assistant = message.role == Role::Assistant;
         let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);
@@ -163,8 +163,8 @@ impl Turn {
     }
 }
 
-/// The field by which [`is_envelope`] distinguishes a native item that contains the fields of a
-/// message from a block. Its value is `null`.
+/// The name of a field that only native items with the fields of a message have, and blocks do not.
+/// The value of the field is `null`.
 pub(super) const ENVELOPE: &str = "role";
 
 /// Returns whether the native item contains the fields of a message instead of a block.

@@ -21,8 +21,8 @@ pub(crate) struct Form {
     pub(crate) is_nested: bool,
     /// Whether the definition has a field `strict` in the same object as the schema.
     pub(crate) has_strict: bool,
-    /// Returns the usual definition of a function, without its name, description and parameters.
-    /// Other definitions that are read get a native item with their other fields.
+    /// Returns the usual definition of a function, without its name, description and parameters. A
+    /// definition that is read in another form gets a native item with its other fields.
     pub(crate) plain: fn() -> Value,
 }
 

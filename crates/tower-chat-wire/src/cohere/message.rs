@@ -232,9 +232,9 @@ fn is_envelope(item: &Native) -> bool {
         && !as_read::is_mark(item, WIRE)
 }
 
-/// Returns the native item with the fields of a message, if these fields include `type`.
-/// [`is_envelope`] takes such an item for a block. The message has a mark, and the fields of the
-/// item are fields of the JSON in the mark.
+/// Returns the native item with the fields of a message, if these fields include `type`. Because of
+/// this field, [`is_envelope`] returns `false` for the item. The item is found in another way: all
+/// of its fields are fields of the JSON in the message's mark.
 fn typed_envelope(message: &Message) -> Option<&Native> {
     let original: Object = as_read::original(message, WIRE)?.parse().ok()?;
     let is_in_original = |(name, value): (&String, &RawJson)| {
@@ -244,8 +244,8 @@ fn typed_envelope(message: &Message) -> Option<&Native> {
         Part::Native(item) => Some(item),
         _ => None,
     });
-    // The native item with the fields of the message precedes the blocks, and a block may be equal
-    // to it.
+    // A later block may be equal to the native item with the fields of the message. The first match
+    // is this item, because it precedes the blocks.
     natives.find(|item| {
         let fields = fields_of(Some(item), WIRE).filter(|fields| fields.contains_key("type"));
         fields.is_some_and(|fields| fields.iter().all(is_in_original))

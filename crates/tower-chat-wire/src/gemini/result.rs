@@ -52,9 +52,9 @@ pub(super) struct Rendered {
     pub(super) media: Vec<RawJson>,
 }
 
-/// Writes a result, with the id and the name of `call`, the call that the result answers, if this
-/// call is in the history. A name of the result takes precedence. A result that was read from
-/// Gemini's JSON without a name gets no name.
+/// Writes a result with the id and the name of the call that it answers. `call` is this call, or
+/// `None` if the history does not contain it. If the result has a name, this name is written. A
+/// result that was read from Gemini's JSON without a name gets no name.
 pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     let (mut fields, key, mut inner) = open_native(result.native.as_ref(), RESULT);
     if result.native.as_ref().is_none_or(|native| &*native.wire != WIRE) {
@@ -129,8 +129,8 @@ fn parse_parts(inner: &mut Fields, content: &mut Vec<Part>) {
     }
 }
 
-/// Reads an item as media or as a native part. A text would be joined with the text of the
-/// response.
+/// Reads an item as media or as a native part. Returns `None` for a text, which could not be
+/// distinguished from the text of the response.
 fn parse_part(item: &RawJson) -> Option<Part> {
     match part::parse(item, Speaker::System).ok()? {
         part @ (Part::Media(_) | Part::Native(_)) => Some(part),

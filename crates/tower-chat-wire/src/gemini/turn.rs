@@ -75,7 +75,8 @@ impl Content {
     }
 }
 
-/// In the contents of the user at the end of the list, moves all other parts after the last result.
+/// In the contents of the user at the end of the list, moves the parts that are not results after
+/// the last result.
 pub(super) fn put_results_first(contents: &mut [Content]) {
     let length = contents.iter().rev().take_while(|content| content.is_user).count();
     let begin = contents.len() - length;

@@ -37,7 +37,7 @@ pub(super) fn has_free_text(call: &ToolCall) -> bool {
     fields.is_some_and(|fields| fields.contains(CUSTOM.name))
 }
 
-/// Removes and reads the calls in the fields of a message. Does not remove an empty list, and a
+/// Removes and reads the calls in the fields of a message. Removes neither an empty list nor a
 /// `function_call` with an empty name and empty arguments, which Snowflake sends in every answer.
 pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError> {
     let mut calls = Vec::new();

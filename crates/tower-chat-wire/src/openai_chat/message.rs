@@ -107,9 +107,9 @@ pub fn render_messages<'a>(
     messages.into_iter().flat_map(|message| render_message(message, audience)).collect()
 }
 
-/// Returns whether a message can be written unchanged without an envelope: if `rest`, the fields of
-/// the JSON that were not removed, contains only what the writer adds. This is the role, and
-/// `"content": null` in an assistant message without content.
+/// Returns whether a message can be written unchanged without an envelope. `rest` are the fields of
+/// the JSON that were not removed. An envelope is not necessary if they are the fields that the
+/// writer adds: the role, and `"content": null` in an assistant message without content.
 fn is_plain(role: Role, rest: &Fields, parts: &[Part]) -> bool {
     if parts.iter().any(content::is_content) {
         rest.len() == 1

@@ -232,13 +232,13 @@ impl Calls {
     /// Returns the position of the call that a delta continues, or `None` if the delta begins a new
     /// call.
     ///
-    /// A delta without an index continues the call with its id. If it has no id, it begins a new
-    /// call if it has a name, and continues the newest call otherwise.
+    /// A delta without an index continues the call with its id. If the delta has neither an index
+    /// nor an id, it begins a new call if it has a name, and otherwise continues the newest call.
     ///
     /// A delta with an index continues the newest call with this index. There are two exceptions,
     /// because some services use the same index for every call:
     ///
-    /// - A delta with a name and another id than this call continues the call with its id.
+    /// - A delta with a name and another id than this call continues the call with the delta's id.
     /// - If [`Call::is_followed_by`] returns `true`, the delta begins a new call.
     fn position(&self, piece: &Piece<'_>) -> Option<usize> {
         let Piece { index, id, name, .. } = *piece;
@@ -307,15 +307,15 @@ struct Piece<'a> {
 }
 
 impl Call {
-    /// Returns whether a delta with a name begins a new call, although it has the index of this
-    /// call, and its id (if both have ids) is the id of this call.
+    /// Returns whether a delta with the index of this call begins a new call. If both have an id,
+    /// the ids are equal.
     ///
-    /// Some services repeat the name in every delta. A delta with the name of this call therefore
-    /// begins a new call only if it has no id, and has arguments although those of this call are
-    /// complete.
-    ///
-    /// A delta with another name begins a new call, unless this call has the same id and its
-    /// arguments are not complete.
+    /// - A delta without a name continues this call.
+    /// - A delta with the name of this call usually continues this call, because some services
+    ///   repeat the name in every delta. It begins a new call only if it has no id, and has
+    ///   arguments although the arguments of this call are complete.
+    /// - A delta with another name begins a new call, unless it has the id of this call, and the
+    ///   arguments of this call are not complete.
     fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
         let (Some(name), Some(own)) = (piece.name, self.name.as_deref()) else { return false };
         let is_whole = self.object.is_some() || self.brackets.are_closed();

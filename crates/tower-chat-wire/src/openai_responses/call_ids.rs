@@ -6,7 +6,8 @@ use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::kind::CallKind;
 
-/// The maximum length of a `call_id` in characters (OpenAI API reference, Create a model response).
+/// The maximum length of a `call_id` in characters. Source: OpenAI API reference, "Create a model
+/// response".
 const MAX_ID_LENGTH: usize = 64;
 
 /// Assigns the ids with which the calls of an input are written, and finds the call that each

@@ -60,7 +60,8 @@ pub(super) const FUNCTION: &CallKind = &named("function_call", "arguments", "fun
 /// The type of call items whose input is free text.
 pub(super) const CUSTOM: &str = "custom_tool_call";
 
-/// All known types of call items, from the OpenAI API reference, Create a model response, input.
+/// All known types of call items. Source: OpenAI API reference, "Create a model response", field
+/// `input`.
 const KINDS: [&CallKind; 12] = [
     FUNCTION,
     &named(CUSTOM, "input", "custom_tool_call_output"),

@@ -16,8 +16,8 @@ const LINKED: &str = "rs_";
 /// Removes OpenAI's id of reasoning that is directly before a message of the model without an id,
 /// or before other reasoning.
 ///
-/// OpenAI stores the id of the item that followed the reasoning in the answer, and refuses an input
-/// in which the reasoning is followed by a message without this id. Without an id of the reasoning,
+/// With the id of reasoning, OpenAI stores the id of the next item of the answer, and refuses an
+/// input in which a message without this id follows the reasoning. If the reasoning has no id,
 /// OpenAI reads its encrypted content instead. Reasoning that would have neither is omitted.
 fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());

@@ -20,8 +20,8 @@ use crate::{
 /// Reads the result of an output item. `call` is the type of the call that the result answers, if
 /// the call is in the list.
 ///
-/// An object becomes one native part. The native item of the result contains an empty output, and
-/// the type of an output that is not the usual one for the call.
+/// An output that is an object becomes one native part. The native item of the result contains the
+/// output if it is empty, and the type of the item if it is not the usual type for the call.
 pub(super) fn parse(
     mut fields: Fields,
     kind: &OutputKind,

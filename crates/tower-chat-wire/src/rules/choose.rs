@@ -13,7 +13,7 @@ use crate::{body::BodyWire, gemini};
 /// The providers whose clients are also used for other services with the same wire.
 const GENERIC: [&str; 3] = ["anthropic", "openai", "openai-compatible"];
 
-/// The default port of Ollama, as it ends the host and port of a URL.
+/// Ollama's default port, as a suffix of `host:port`.
 const OLLAMA_PORT: &str = ":11434";
 
 impl ServiceRules {
@@ -52,7 +52,8 @@ impl ServiceRules {
         let may_be_named = !GENERIC.contains(&provider) || is_local(name_of_host);
         let by_name = || KNOWN.iter().filter(of_wire).find(|known| known.name == provider);
         let known = by_host.or_else(|| by_name().filter(|_| may_be_named));
-        // The port of a local server may change whenever the server is started.
+        // The issuer of a local server has no port, because the port may change whenever the server
+        // is started.
         let issuer = if is_local(name_of_host) { name_of_host } else { &host };
         let mut rules = known.map_or_else(|| Self::unknown(wire, issuer), KnownService::rules);
         rules.adapt(known.map_or("", |known| known.name), model.unwrap_or_default());

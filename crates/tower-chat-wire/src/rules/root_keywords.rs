@@ -16,8 +16,9 @@ const MAX_DEPTH: usize = 10;
 ///   the schema of the property is an `anyOf` of the definitions.
 /// - A property is required if one of these requires it: the schema itself, the target, a subschema
 ///   of `allOf`, or every subschema of an `anyOf` or `oneOf`.
-/// - A sentence in the description lists the other properties that the subschemas of an `anyOf` or
-///   `oneOf` require, unless one of these subschemas requires no others.
+/// - A property that only some subschemas of an `anyOf` or `oneOf` require is not required.
+///   Instead, a sentence in the description lists these properties for each subschema. There is no
+///   sentence if one of the subschemas requires none of them.
 ///
 /// `enum` and `not` are removed without a replacement. The object allows some arguments that the
 /// original schema does not allow, so the tool must check its arguments.
@@ -80,7 +81,8 @@ impl MergedSchema {
         object
     }
 
-    /// Merges a subschema of `allOf` or the target of a reference, which a call must also satisfy.
+    /// Merges a subschema of `allOf` or the target of a reference. The arguments of a call must
+    /// satisfy it, too.
     fn add(&mut self, other: Self) {
         self.add_properties(other.properties);
         for name in other.required {
@@ -89,7 +91,8 @@ impl MergedSchema {
         self.sentences.extend(other.sentences);
     }
 
-    /// Merges the subschemas of an `anyOf` or `oneOf`, of which a call must satisfy one.
+    /// Merges the subschemas of an `anyOf` or `oneOf`. The arguments of a call must satisfy one of
+    /// them.
     fn add_any_of(&mut self, schemas: Vec<Self>) {
         let Some((first, others)) = schemas.split_first() else { return };
         let is_common = |name: &&String| others.iter().all(|other| other.required.contains(name));

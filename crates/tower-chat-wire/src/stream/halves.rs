@@ -27,8 +27,9 @@ struct Half {
 }
 
 impl Halves {
-    /// Removes a first half at the end of a text from the frame, and inserts an earlier first half
-    /// before its second half.
+    /// Returns the frame with complete pairs. If a text in the frame ends with a first half,
+    /// removes this half. If a text begins with a second half, inserts the first half, which was
+    /// removed from an earlier frame, before it.
     pub(crate) fn join<'f>(&mut self, frame: &'f Frame) -> Cow<'f, Frame> {
         let has_half = frame.data.contains("\\ud") || frame.data.contains("\\uD");
         match has_half.then(|| self.joined(&frame.data)).flatten() {

@@ -90,7 +90,7 @@ where
     fn end(&mut self) -> Result<(), AnswerError> {
         let Some(Reading { accumulator, .. }) = self.reading.take() else { return Ok(()) };
         if !accumulator.is_complete() {
-            let reason = "its stream ended before the service said that it was complete";
+            let reason = "its stream ended before the service reported the end of the answer";
             return Err(AnswerError::truncated(accumulator.text(), reason));
         }
         let answer = accumulator.finish()?;

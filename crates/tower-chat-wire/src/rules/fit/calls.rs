@@ -1,5 +1,5 @@
 //! Changes tool calls, and adds the reasoning or the signature that a service requires in messages
-//! with calls of other services.
+//! with tool calls that a model of another service made.
 //!
 //! A native item contains a provider's own JSON fields of a message or part, which the common types
 //! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
@@ -98,8 +98,8 @@ impl Fitting<'_> {
     }
 }
 
-/// Returns whether the arguments of the call must be JSON. Custom tools have free text, and on
-/// Responses, calls of other types than `function_call` have other formats.
+/// Returns whether the arguments of the call must be JSON. The arguments of custom tools are free
+/// text. On Responses, types of calls other than `function_call` have other formats.
 fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     let Some(fields) = Fields::of_native(call.native.as_ref(), wire_name(wire)) else {
         return true;
@@ -121,7 +121,8 @@ fn has_text_arguments(wire: BodyWire) -> bool {
     matches!(wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses | BodyWire::Cohere)
 }
 
-/// Returns whether the part is reasoning in the field `field`, or in a block of this type.
+/// Returns whether the part is reasoning in the message field `field`, or in a block whose `type`
+/// is `field`.
 fn is_reasoning_in(part: &Part, field: &str, wire: BodyWire) -> bool {
     let native = match part {
         Part::Reasoning(reasoning) => reasoning.native.as_ref(),
@@ -143,7 +144,8 @@ fn text_of(part: &Part) -> &str {
     }
 }
 
-/// Creates reasoning in the field `field`, or, on the wire Anthropic, in a block of this type.
+/// Creates reasoning in the message field `field`. On the wire Anthropic, creates a block whose
+/// `type` is `field`.
 fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
     let mut fields = Fields::default();
     if wire == BodyWire::Anthropic {

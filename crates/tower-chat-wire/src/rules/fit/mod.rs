@@ -214,7 +214,8 @@ impl<'r> Fitting<'r> {
     }
 
     /// Changes one message so that it complies with the rules, and adds it to the messages that are
-    /// sent: as two messages, if the service requires an answer between results and other content.
+    /// sent. Divides a message with results and other content, if the service requires an answer
+    /// between them.
     fn push(&mut self, message: &Arc<Message>) {
         if let Some(author) = self.other_author(message) {
             let mut renamed = Message::clone(message);
@@ -274,8 +275,9 @@ impl<'r> Fitting<'r> {
         self.finish(message, Some(fitted_parts));
     }
 
-    /// Adds a message with its fitted parts, or unchanged if these are `None`. Omits a message of
-    /// which no parts remain, and an answer without content if the service refuses it.
+    /// Adds a message with its fitted parts, or unchanged if these are `None`. Omits the message if
+    /// none of its parts remain. Omits an answer without content if the service refuses such
+    /// answers.
     fn finish(&mut self, message: &Arc<Message>, fitted_parts: Option<FittedParts>) {
         let parts = fitted_parts
             .as_ref()
@@ -301,8 +303,9 @@ impl<'r> Fitting<'r> {
         });
     }
 
-    /// Adds a user message before the conversation, if the service requires one and the next
-    /// message, which has this role, would begin the conversation with an answer or results.
+    /// Adds a user message at the beginning of the conversation, if the service requires one there,
+    /// and the next message would begin the conversation with an answer or with results. `role` is
+    /// the role of the next message.
     fn begin(&mut self, role: Role) {
         if self.begins_with_summary {
             return;

@@ -66,7 +66,8 @@ const OPENAI_RESPONSES_SOURCES: &[(&str, &str)] = &[
     ("refused_in_schemas", OPENAI_UNIONS),
 ];
 
-/// The types of images and files that OpenAI accepts. OpenAI accepts neither audio nor video.
+/// The types of media that OpenAI accepts. Audio and video are accepted only as files that OpenAI
+/// stores.
 const OPENAI_MEDIA: &[MediaKind] = &[
     kind("image/png", Sources::Any),
     kind("image/jpeg", Sources::Any),
