@@ -159,7 +159,7 @@ impl Making<'_> {
         (0..count).map(|_| Part::text(self.text())).collect()
     }
 
-    /// Adds an author to some messages.
+    /// Adds an author to one in five messages.
     fn by_somebody(&mut self, mut message: Message) -> Message {
         if self.rng.one_in(5) {
             message.author = self.pick(&AUTHORS).map(str::to_owned);

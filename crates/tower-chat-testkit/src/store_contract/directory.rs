@@ -152,9 +152,9 @@ pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Sto
     assert_eq!(summary(&store, &key).await.runs, 3, "another run was written in between");
 }
 
-/// If a write has no [`RunActivity`], the directory uses the current time, and counts the tool
-/// calls in the messages as usage. A write that has no messages and belongs to no run does not
-/// change the entry.
+/// If the caller sets no [`RunActivity`], the directory uses the time at which the write was made,
+/// and counts the tool calls in its messages as usage. A write without messages whose activity was
+/// removed belongs to no run, and does not change the entry.
 pub async fn a_write_tells_when_it_was_made_and_which_tools_it_asks_for(store: Store) {
     let key = key("nothing is said");
     let before = SystemTime::now();

@@ -201,7 +201,7 @@ pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
     }
 }
 
-/// If the future of `add_summary` is dropped, the summary was either added or nothing was changed.
+/// If the future of `add_summary` is dropped, either the summary was added, or nothing was changed.
 pub async fn an_addition_dropped_at_any_await_is_done_or_not(store: Store) {
     for times in 0..MAX_POLLS {
         let key = key(&format!("summarized {times}"));

@@ -49,7 +49,7 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     assert!(![at.incarnation, 0].contains(&copied.incarnation));
     let (original, copy) = (
         store.load(&from).await.expect("the history is loaded"),
-        store.load(&to).await.expect("it"),
+        store.load(&to).await.expect("the copy is loaded"),
     );
     assert_eq!(copy.messages, original.messages);
     assert!(copy.messages.iter().all(|message| message.id.is_some()));
@@ -180,7 +180,7 @@ fn turn(key: &ConversationKey, at: Revision, text: &str) -> Write {
 }
 
 /// A copy ends between two turns. A copy contains the turns that end before the message that the
-/// caller names, and the record of only the calls in these turns.
+/// caller names. Its record contains only the calls in these turns.
 pub async fn a_fork_ends_between_turns(store: Store) {
     let from = key("original");
     let mut at = Revision::ABSENT;

@@ -203,7 +203,8 @@ impl Generator {
         }
     }
 
-    /// Returns staged properties, in most cases of the current attempt of the open run.
+    /// Returns the properties of a staged write. In most cases, the write belongs to the current
+    /// attempt of the open run.
     fn staged(&mut self, open: Option<&OpenRun>) -> Staged {
         let (mut attempt, mut holder) =
             open.map_or((1, 1), |open| (open.lease.attempt, open.lease.holder));

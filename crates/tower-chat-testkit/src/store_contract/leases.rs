@@ -167,8 +167,8 @@ pub async fn a_run_in_one_write_is_its_own(store: Store) {
 }
 
 /// Several attempts may each open and commit the same run in one write, which may have no messages.
-/// If each attempt expects the revision after the previous attempt, the store accepts them all. The
-/// store then refuses further writes of the earlier attempts.
+/// If each attempt expects the revision after the previous attempt, the store accepts them all.
+/// After each attempt, the store refuses a write that expects the revision before the attempt.
 pub async fn attempts_in_one_write_follow_each_other(store: Store) {
     for is_new in [true, false] {
         let key = key(&format!("one write each {is_new}"));

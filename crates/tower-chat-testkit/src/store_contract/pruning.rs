@@ -118,7 +118,11 @@ pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     assert_eq!(pruned(&store, &key, since(10)).await, (0, 0));
     assert_eq!(pruned(&store, &key, since(11)).await, (1, 1));
     assert_eq!(pruned(&store, &key, since(35)).await, (1, 1));
-    assert_eq!(texts(&store, &key).await, ["40", "30", "50"], "a newer run is before it");
+    assert_eq!(
+        texts(&store, &key).await,
+        ["40", "30", "50"],
+        "run 30 remains, because the newer run 40 precedes it"
+    );
     assert_eq!(pruned(&store, &key, since(60)).await, (2, 2));
     assert_eq!(texts(&store, &key).await, ["50"]);
 }

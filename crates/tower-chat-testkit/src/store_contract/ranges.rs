@@ -38,9 +38,9 @@ async fn six(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> Revi
     written(store, key, at, &["4", "5", "6"], from).await
 }
 
-/// Checks that a load with `from` returns the selected leading messages and the end of the history.
-/// If the head contains a [`LoadFrom`], it must be `from`. Returns the number of messages that the
-/// load has skipped.
+/// Checks that a load with `from` returns the selected leading messages and the end of the history,
+/// or all messages. If the head contains a [`LoadFrom`], it must be `from`. Returns the sequence
+/// number after which the loaded end of the history begins.
 async fn assert_range(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> u64 {
     let head = store.head(key).await.expect("the head is read");
     if let Some(found) = &head.load_from {

@@ -352,7 +352,7 @@ pub async fn a_rewrite_sees_what_was_submitted_before_it(store: Store) {
     }
     assert_eq!(texts(&store, &key).await, ["one", "two", "three", "vier"]);
     let repeated = submit(&store, vec![write]).await;
-    assert!(repeated.is_err(), "the rewrite expects another incarnation");
+    assert!(repeated.is_err(), "the rewrite has changed the incarnation");
 
     store.close().await.expect("the store is closed");
     let refused = store.rewrite(rewrite).await;

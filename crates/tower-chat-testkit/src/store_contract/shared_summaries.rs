@@ -22,7 +22,7 @@ use crate::Rng;
 /// The number of changes that each task makes.
 const CHANGES: usize = 25;
 
-/// The messages that the conversation has before the tasks begin.
+/// The number of messages that the conversation has before the tasks begin.
 const BEFORE: u64 = 6;
 
 /// Changes of summaries need no slot (reserved entry) of the queue. The queue of the store must
@@ -40,7 +40,7 @@ pub async fn a_summary_waits_for_no_slot(store: Store) {
         assert!(store.remove_summary(&key, summary.id).await.expect("the summary is removed"));
     };
     let waited = tokio::time::timeout(Duration::from_secs(30), changes).await;
-    waited.expect("a change of summaries waits for a slot");
+    waited.expect("a change of summaries needs no slot");
     let ticket = store.append(slot, vec![write(&key, at, &["3"])]);
     ticket.await.expect("the write is stored");
 }

@@ -159,7 +159,7 @@ pub async fn a_summary_of_other_messages_is_refused(store: Store) {
         refused(&valid).await;
         assert_ne!(revision(&store, &key).await, at);
     }
-    // The same key, with another conversation.
+    // A new conversation with the same key has other messages.
     assert!(store.delete(&key).await.expect("the conversation is deleted"));
     refused(&valid).await;
     filled(&store, &key, &[&["1", "2"]]).await;

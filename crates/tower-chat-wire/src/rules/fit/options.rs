@@ -78,8 +78,9 @@ impl Fitting<'_> {
         is_replaced || is_completed
     }
 
-    /// Replaces the tool names in a tool choice in the JSON of the wire: every string that is the
-    /// name of a tool which is sent under another name. Returns whether a name was replaced.
+    /// Replaces the tool names in a tool choice, which is JSON of the wire. A string is replaced if
+    /// it is the name of a tool that is sent under another name. Returns whether a name was
+    /// replaced.
     fn rename_chosen(&self, choice: &mut Value) -> bool {
         let mut has_changed = false;
         match choice {

@@ -13,7 +13,8 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
-    /// Returns the result to send. Media for a message after the results move to `fitted_parts`.
+    /// Returns the result to send. Adds the media that are sent in a message after the results to
+    /// `fitted_parts`.
     pub(super) fn result(
         &mut self,
         message: &Message,
