@@ -12,8 +12,8 @@ use tower_chat_core::{
 
 use crate::weight;
 
-/// The state of a conversation that was read from the inner store, and to which all writes
-/// acknowledged since then were applied.
+/// The state of a conversation as it was read from the inner store. All writes that were
+/// acknowledged since then are applied to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Cached {
     head: Head,

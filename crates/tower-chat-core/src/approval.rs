@@ -32,8 +32,9 @@ pub struct ApprovalRequest {
     /// `false` without asking a person.
     ///
     /// The calls run when every request of the answer has a response. There is one exception: if
-    /// the caller executes some of the calls itself, a request with `false` needs no response. Its
-    /// call runs with the approved ones unless the caller rejects the call.
+    /// the caller executes some of the calls itself, a request with `false` needs no response. The
+    /// call of such a request runs together with the approved calls, unless the caller rejects the
+    /// call.
     pub required: bool,
 }
 

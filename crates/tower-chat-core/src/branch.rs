@@ -132,9 +132,9 @@ impl ChatRequest {
 
     /// Forks a conversation before the turn of an answer, and returns the request that asks the
     /// question of this turn again in the branch. `answer` may be the id of any message of the
-    /// turn. `None` selects the last turn of the conversation. The input of the turn consists of
-    /// all messages up to the last message of a user or of the system in the run, including
-    /// messages of the assistant (such as examples) before that message.
+    /// turn. `None` selects the last turn of the conversation. The input of the turn ends with the
+    /// run's last message of a user or of the system. Earlier messages of the assistant in the run,
+    /// such as examples, are part of the input.
     ///
     /// The original keeps its answer. This function also works for a turn that waits for an
     /// approval.

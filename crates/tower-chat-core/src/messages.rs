@@ -94,7 +94,7 @@ impl Messages {
         rest.into_iter().flatten()
     }
 
-    /// Returns the number of messages from an index on which are valid for every provider: each
+    /// Counts the messages, beginning at the index `from`, that are valid for every provider: each
     /// call has a unique id and is answered once, in order, directly after its message. Only
     /// complete rounds are counted. A round consists of the calls of one answer and their results.
     ///

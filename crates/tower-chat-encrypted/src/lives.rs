@@ -37,8 +37,8 @@ use crate::{
 };
 
 /// The sealed head of a conversation: its life, and the values that only this crate reads. The
-/// inner store contains it in place of the service id (the id under which the model's service has
-/// the history), so that a write changes its head and its messages in one transaction.
+/// inner store contains the sealed head in place of the service id (the id under which the model's
+/// service has the history), so that a write changes its head and its messages in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealedHead {
     pub(crate) life: Life,

@@ -200,8 +200,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Refuses a path at which a folder or a file that must not be replaced exists, or next to
-    /// which a log or journal exists.
+    /// Refuses a path if a folder, or a file that must not be replaced, exists there, or if a log
+    /// or journal exists next to it.
     fn check(&self) -> Result<(), BackupError> {
         match fs::symlink_metadata(&self.path) {
             Ok(_) if !self.replacing => {
@@ -270,8 +270,8 @@ impl Target {
     }
 
     /// Renames the copy to its final name. Fails if the copy must not replace a file and another
-    /// process has created one since the check. A file system without hard links does not detect
-    /// this.
+    /// process has created one since the check. On a file system without hard links, the copy
+    /// replaces such a file.
     fn name(&self, part: &Part) -> io::Result<()> {
         let rename = || fs::rename(&part.path, &self.path);
         if self.replacing {

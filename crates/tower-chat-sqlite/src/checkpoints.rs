@@ -2,9 +2,8 @@
 //! the writer.
 //!
 //! SQLite overwrites the log from its beginning only after a checkpoint that has copied all pages.
-//! Overwriting the log is faster than extending it. A checkpoint thread copies pages while the
-//! writer continues. Because the writer meanwhile appends pages, the writer itself copies the last
-//! remaining ones.
+//! Overwriting the log is faster than extending it. A checkpoint thread copies most pages while the
+//! writer continues to append pages. The writer copies the last pages itself.
 
 use std::{
     mem,
@@ -32,8 +31,8 @@ const STEP: u32 = 400;
 /// The number of pages in the log at which the writer copies the remaining pages.
 const LIMIT: u32 = 1000;
 
-/// The maximum number of remaining pages that the writer copies itself. The checkpoint thread
-/// copies more pages, for example after a long read.
+/// The maximum number of remaining pages that the writer copies itself. If more pages remain, for
+/// example after a long read, the checkpoint thread copies them.
 const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 
 /// The number of pages in the log at which the writer waits for readers that prevent a complete
@@ -58,8 +57,8 @@ const PASSES: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     file: StoreFile,
-    /// The number of pages at which the first checkpoint begins after a return to the beginning of
-    /// the log.
+    /// The number of pages in the log at which the first checkpoint begins, after SQLite has
+    /// started to overwrite the log from its beginning.
     first_due: u32,
     state: Mutex<State>,
     /// Signals changes of the state to the checkpoint thread, and to threads that wait for the end
@@ -175,8 +174,8 @@ impl Checkpoints {
             }
             state.is_wanted = false;
             let _under_way = self.begin(state);
-            // The pages are still in the log, and the writer runs the next checkpoint on its own
-            // connection.
+            // An error loses no data: the pages are still in the log, and the writer runs the next
+            // checkpoint on its own connection.
             if self.catch_up(&mut connection).is_err() {
                 connection = None;
                 self.state().is_behind = true;

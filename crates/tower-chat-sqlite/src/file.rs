@@ -37,8 +37,8 @@ const STATEMENTS: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
     path: Arc<Path>,
-    /// The path of the write-ahead log. If the path of the store is a symbolic link, it is next to
-    /// the link's target.
+    /// The path of the write-ahead log. If the path of the store is a symbolic link, the log is
+    /// next to the link's target.
     log: Arc<Path>,
     index: Arc<Path>,
     durability: Durability,

@@ -12,8 +12,8 @@ pub fn ids_of_calls(message: &Message) -> Vec<Cow<'_, str>> {
     call_ids(calls, IdBase::of(message, 0), 0, &HashSet::new())
 }
 
-/// The position of a message, from which the ids of its calls are generated: the id of the message,
-/// or the index of a message that has no id yet.
+/// The position of a message: its id, or its index if it has no id yet. The generated ids of the
+/// calls of the message depend on this position.
 #[derive(Debug, Clone, Copy)]
 pub enum IdBase {
     /// The id of the message.

@@ -202,7 +202,7 @@ impl CallLog {
         };
         let before = open.results.len();
         if !open.extend(&results) {
-            // After these results, earlier results match other calls than before.
+            // The new results change the matches of earlier results.
             let calls = open.first..self.calls.len();
             let mut answered = vec![None; calls.len()];
             for (answers, result) in open.matched_from(0) {

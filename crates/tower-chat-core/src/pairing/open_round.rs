@@ -1,5 +1,5 @@
-//! The open round of a call log: the last round (the calls of one answer, and their results), of
-//! which more results may follow.
+//! The last round of a call log: the calls of one answer, and their results. The round is open,
+//! because more results may follow.
 
 use super::{AnswerIds, Answers, LoggedCall, LoggedResult, RoundMatcher, Target};
 

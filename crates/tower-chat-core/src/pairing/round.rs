@@ -160,8 +160,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
     }
 }
 
-/// Returns the call of the last message that a result answers, by id or by order. The order does
-/// not count if a call in an earlier message has the id of the result.
+/// Returns the call that a result answers, by id or by order, among the calls of the last message.
+/// Returns `None` if only a call in an earlier message has the id of the result.
 fn fitting<K: Borrow<str> + Clone + Eq + Hash>(
     all: &mut Matcher<K>,
     of_last: &mut Matcher<K>,

@@ -78,8 +78,8 @@ impl LeaseEnd {
     }
 }
 
-/// A run at the end of a conversation that was neither committed nor discarded. While it is open,
-/// no other run can write to the conversation.
+/// A run that is neither committed nor discarded. The messages of the run are at the end of its
+/// conversation. While the run is open, no other run can write to the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenRun {

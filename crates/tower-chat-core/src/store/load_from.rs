@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The part of a conversation that the next run needs to load. It consists of the messages at the
-/// beginning that the model always receives, and of the messages after those that a summary or a
-/// window (a maximum number of turns) leaves out.
+/// The part of a conversation that the next run needs to load. The part consists of the messages at
+/// the beginning of the conversation that the model always receives, and of the last messages. A
+/// summary or a window (a maximum number of turns) leaves out the messages between them.
 ///
 /// A run that has loaded the messages stores this value with a
 /// [write](super::author::Write::with_load_from), and the next run reads it in the
@@ -17,8 +17,8 @@ pub struct LoadFrom {
     pub leading: u64,
     /// The sequence number of the last message that is not loaded.
     pub after: u64,
-    /// The state of the conversation and the policy to which the value applies, in a form that only
-    /// the code that has stored the value reads.
+    /// Identifies the state of the conversation and the policy for which the value is valid. Only
+    /// the code that stores the value interprets this text.
     pub applies_to: String,
 }
 

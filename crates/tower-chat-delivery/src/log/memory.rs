@@ -48,7 +48,8 @@ struct State {
     swept_at: Option<SystemTime>,
 }
 
-/// The minimum time between two erasures of all expired runs, each of which checks every run.
+/// The minimum time between two erasures of all expired runs. Such an erasure checks every run in
+/// the log.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

@@ -95,9 +95,9 @@ impl RunRecord {
         })
     }
 
-    /// Adds updates to the counts of the record. Returns those updates that no earlier execution of
-    /// the same append has stored, and that the log must store together with the record. Closes the
-    /// run if `end` is set.
+    /// Adds updates to the counts of the record. Returns the updates that the log must store
+    /// together with the record: those that no earlier execution of the same append has stored.
+    /// Closes the run if `end` is set.
     ///
     /// # Errors
     ///

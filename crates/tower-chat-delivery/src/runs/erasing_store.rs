@@ -44,9 +44,9 @@ impl<S: HistoryStore, L: UpdateLog> StoreWrapper for ErasingStore<S, L> {
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        // Until its conversation is deleted, a run may append updates. The updates are therefore
-        // erased after the deletion. They are erased even if the conversation does not exist,
-        // because an earlier deletion may have failed before the erasure, or a run may have stored
+        // A run may append updates until its conversation is deleted. The updates are therefore
+        // erased after the deletion. The updates are erased even if the conversation does not
+        // exist: an earlier deletion may have failed before the erasure, or a run may have stored
         // no message.
         let was_there = self.inner.delete(key).await?;
         let action = "erase the updates of a conversation: delete the conversation again";

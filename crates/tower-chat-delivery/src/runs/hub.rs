@@ -46,8 +46,8 @@ struct State {
     stored: u32,
     /// The number of updates of the attempt that readers may receive.
     visible: u32,
-    /// The indices of updates that readers may receive only when they are stored, and that are not
-    /// stored yet. Later updates wait too, because readers receive updates in order.
+    /// The indices of updates that are not stored yet, and that readers may receive only after they
+    /// are stored. Later updates wait too, because readers receive updates in order.
     gates: VecDeque<u32>,
     /// The size, in bytes, of the stored updates in the window.
     stored_bytes: usize,
@@ -188,8 +188,8 @@ impl Hub {
         self.state().total_bytes
     }
 
-    /// Records that the next `count` updates were stored, and drops the oldest of them from the
-    /// window.
+    /// Records that the next `count` updates were stored. If the stored updates in the window then
+    /// exceed [`KEPT_BYTES`], drops the oldest ones from the window.
     pub(crate) fn appended(&self, count: usize) {
         let mut state = self.state();
         let from = (state.stored - state.first) as usize;
@@ -301,7 +301,7 @@ impl State {
         self.first + u32::try_from(self.window.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns what a reader receives that has received all visible updates.
+    /// Returns the answer for a reader that has already received all visible updates.
     fn nothing(&self) -> Available {
         match &self.phase {
             Phase::Ended { end, error } => {

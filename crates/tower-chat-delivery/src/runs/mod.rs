@@ -302,9 +302,9 @@ impl DetachedRunsLayer {
         let _ = self.registry.tasks.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Returns the store. If a conversation is deleted through the returned store, the updates of its
-    /// runs are erased too. A run of this conversation that is in progress is stopped when its process next
-    /// writes to the log.
+    /// Returns a store that wraps `store`. If a conversation is deleted through the returned store,
+    /// the updates of its runs are erased too. A run of this conversation that is in progress is
+    /// stopped when its process next writes to the log.
     ///
     /// `transfer::delete_scope` deletes each conversation of a scope through the store. The updates
     /// of a run that has stored no message remain until they expire, or until

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Renewed, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosition};
 
-/// The number of consecutive failed appends after the end of a run, after which the task gives up.
+/// When this number of consecutive appends has failed after the end of a run, the task gives up.
 const MAX_FAILURES_AT_END: u32 = 5;
 /// The maximum number of updates that one read of the log returns.
 pub(super) const PAGE: usize = 256;
@@ -270,7 +270,8 @@ struct Progress<'t> {
     earlier: Earlier,
     /// Whether the response has sent deltas since its last message.
     has_deltas: bool,
-    /// The end of the run, with which the last append closes the run in the log.
+    /// The end of the run; `None` if it is not known yet. The last append stores the end and closes
+    /// the run in the log.
     end: Option<(RunEnd, Option<SharedError>)>,
     /// Whether the response has returned its last item or was dropped.
     has_ended: bool,
@@ -386,7 +387,7 @@ impl<'t> Progress<'t> {
 
     fn received(&mut self, update: Option<Result<ChatUpdate, BoxError>>) {
         match update {
-            // The finish has set the end of the run.
+            // An update after the finish is ignored. The finish has set the end of the run.
             Some(Ok(_)) if self.end.is_some() => {}
             Some(Err(error)) if self.end.is_some() => {
                 let run = &self.task.run.run;

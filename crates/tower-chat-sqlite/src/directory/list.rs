@@ -1,6 +1,6 @@
-//! Queries of the directory, which contains the description, times, counts and usage of
-//! conversations: the summary of one conversation, pages of conversations, and the messages of a
-//! conversation in descending pages.
+//! Queries of the directory: the summary of one conversation, pages of conversations, and the
+//! messages of a conversation in descending pages. The directory contains the description, times,
+//! counts and usage of each conversation.
 
 use std::{sync::Arc, time::SystemTime};
 

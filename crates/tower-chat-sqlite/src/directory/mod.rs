@@ -1,11 +1,11 @@
 //! The directory: the descriptions and the activity of conversations, and the usage of their runs.
 //!
 //! An append writes one row of `run_usage`, for its run and its model, usually in the same leaf
-//! page as the previous append. It writes the row of the conversation only when the run, the mode
-//! or the hour of the last activity changes. Therefore the column `last_active` of this row may be
-//! up to an hour too early, and readers take the exact time from the rows of the last run in
-//! `run_usage`. The index for lists of conversations contains only the hour, so that it changes at
-//! most once an hour.
+//! page as the previous append. The append writes the row of the conversation only when the run,
+//! the mode or the hour of the last activity changes. Therefore the column `last_active` of this
+//! row may be up to an hour too early, and readers take the exact time from the rows of the last
+//! run in `run_usage`. The index for lists of conversations contains only the hour, so that it
+//! changes at most once an hour.
 //!
 //! The directory adds one page per append to the log. The case `directory` of the benches compares
 //! appends with and without these rows.

@@ -55,8 +55,8 @@ impl StoreFile {
             Err(error) if is_half_written(&error) && !options.read_only && self.has_journal() => {
                 return Ok(());
             }
-            // The file may only appear damaged, because another process is writing to it. It is
-            // read again, with locks.
+            // The file may only appear damaged, because another process is writing to it. The file
+            // is therefore read again, with locks.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => look()?,
             Err(error) => return Err(failed(error)),
         };
