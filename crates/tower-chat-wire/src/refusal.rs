@@ -23,7 +23,8 @@ pub(crate) enum CodeFields {
 /// Returns whether the body of an answer, or an event of a stream, is an error. The HTTP status can
 /// be 200, because a service can fail after it has begun a stream.
 ///
-/// `content` is the name of a field that every answer has, with a value that is not a string.
+/// `content` is the name of a field that every answer has, with a value that is not a string. If
+/// the object has this field, fields such as `detail` and `message` do not make it an error.
 ///
 /// Most services send the error in the field `error`. vLLM and Mistral send
 /// `{"object": "error", "message": …}`, and services that use FastAPI send `{"detail": …}`.

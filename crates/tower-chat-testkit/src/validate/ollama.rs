@@ -78,7 +78,8 @@ pub(super) fn check(body: &Value, report: &mut Report) {
     round.close(report);
 }
 
-/// The calls of one assistant message, which are usually distinguished by their tool names.
+/// The calls of one assistant message. Results are matched with calls by the names of the tools,
+/// because calls usually have no ids.
 #[derive(Debug, Default)]
 struct Round<'a> {
     message: usize,

@@ -65,8 +65,8 @@ impl ResponseAccumulator for AnthropicAccumulator {
                 self.has_stopped = true;
                 None
             }
-            // The events `ping` and `content_block_stop`, and unknown events, have no content: the
-            // service's versioning policy adds new kinds of content only to the known events.
+            // The events `ping` and `content_block_stop` have no content. Unknown events have none
+            // either: by the service's versioning policy, content is only in the known events.
             _ => None,
         };
         Ok(updates.into_iter().collect())

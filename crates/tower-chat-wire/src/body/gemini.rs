@@ -22,8 +22,8 @@ use crate::{
     object::{Object, raw, text},
 };
 
-/// The field with the schema of a function in full JSON Schema. The field `parameters` supports
-/// only a subset.
+/// The name of the field for the schema of a function in full JSON Schema. The field `parameters`
+/// supports only a subset of JSON Schema.
 pub(crate) const JSON_SCHEMA: &str = "parametersJsonSchema";
 
 pub(crate) const FUNCTION: Form = Form {
@@ -34,8 +34,8 @@ pub(crate) const FUNCTION: Form = Form {
     plain: || json!({}),
 };
 
-/// The field of an entry of `tools` with the functions that the client runs. Each other field is a
-/// tool that the service runs.
+/// The name of the field that contains the functions that the client runs, in an entry of `tools`.
+/// Each other field of an entry is a tool that the service runs.
 const FUNCTIONS: &str = "functionDeclarations";
 
 pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {

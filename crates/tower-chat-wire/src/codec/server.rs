@@ -45,8 +45,8 @@ impl JsonServer {
     /// run in this conversation.
     ///
     /// The scope of a key separates the conversations of different users. The function must not
-    /// read the scope from fields that the HTTP client can set, or a client can choose the scope of
-    /// another user.
+    /// read the scope from fields that the HTTP client can set. Otherwise, a client could choose
+    /// the scope of another user.
     #[must_use]
     pub fn keyed_by(
         mut self,

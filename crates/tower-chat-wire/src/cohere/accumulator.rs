@@ -27,7 +27,8 @@ pub(crate) struct CohereAccumulator {
 #[derive(Debug, Default)]
 struct Block {
     fields: Object,
-    /// The field of the block that arrives in deltas: `text` or `thinking`. Empty before the first.
+    /// The name of the field that arrives in deltas: `text` or `thinking`. Empty before the first
+    /// delta.
     name: &'static str,
     /// The accumulated text of this field.
     text: String,

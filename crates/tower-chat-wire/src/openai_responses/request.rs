@@ -146,8 +146,8 @@ fn named(
     fields
 }
 
-/// Writes the definition of a tool. Without the field `strict`, the service changes the schema of
-/// the tool to a schema that `strict: true` allows.
+/// Writes the definition of a tool, always with the field `strict`. Without this field, the service
+/// changes the schema of the tool to a schema that `strict: true` allows.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     if definition.native.is_some() {
         return BodyWire::OpenAiResponses.render_tool(definition);
