@@ -26,7 +26,7 @@ pub(crate) struct CacheEntry {
 }
 
 /// An entry has space for the growth of its conversation: at least the bound of the cache divided
-/// by this number.
+/// by this number, but never more than the size of the conversation.
 const SMALL_PARTS: u64 = 1 << 15;
 /// The space for growth is at most the bound of the cache divided by this number.
 const LARGE_PARTS: u64 = 1 << 10;

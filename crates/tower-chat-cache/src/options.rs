@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The condition under which a cached conversation is compared with the inner store before its use.
-/// The comparison reads a head and no messages.
+/// The comparison reads only the head of the conversation (its data besides the messages).
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,8 +22,8 @@ use std::{
 #[non_exhaustive]
 pub enum Revalidation {
     /// Never. Use this setting if only this process writes to the store, through this one cache. A
-    /// run of a cached conversation then reads nothing. The cache notices a write of another
-    /// process only when a write of this process fails with a conflict.
+    /// run of a cached conversation then reads nothing from the inner store. The cache notices a
+    /// write of another process only when a write of this process fails with a conflict.
     Never,
     /// Before every use. A load therefore includes all writes, of all processes, that were stored
     /// before the load began.

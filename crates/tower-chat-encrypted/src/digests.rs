@@ -4,8 +4,9 @@
 
 use crate::chain::Digest;
 
-/// The sequence number up to which all digests are kept. A range may include leading messages, and
-/// the stored value of the range then contains the digest of the last leading message.
+/// The sequence number up to which all digests are kept. A range may include leading messages (the
+/// first messages of the conversation). The stored value of such a range contains the digest of the
+/// last leading message.
 const FIRST: u64 = 16;
 
 /// Bounds the gaps between kept digests: the distance between two of them is at most their distance

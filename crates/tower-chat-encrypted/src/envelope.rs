@@ -55,7 +55,8 @@ pub fn is_sealed_message(message: &Message) -> bool {
 }
 
 /// The content of the sealed field `arguments`: a call, or an approval request that contains the
-/// call. Their fields differ, so that the content can be parsed as only one of the two.
+/// call. A call and a request have different fields, so that the content can be parsed as only one
+/// of the two.
 enum Asked {
     Call(ToolCall),
     Request(ApprovalRequest),

@@ -355,8 +355,8 @@ impl Submission {
 
 impl Lives {
     /// Returns the known state of the conversation before a write; `None` if its head was not read.
-    /// A write that creates its conversation begins a new life, which a repetition of the write
-    /// gets too.
+    /// A write that creates its conversation begins a new life, and a repetition of the write gets
+    /// the same life.
     pub(crate) fn before(&self, write: &Write) -> Option<Known> {
         let mut lives = self.lock();
         if write.expected() != Revision::ABSENT {

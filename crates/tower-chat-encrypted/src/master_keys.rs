@@ -55,8 +55,8 @@ impl MasterKeys {
     /// # Errors
     ///
     /// [`EncryptionError::KeyName`]; [`EncryptionError::KeyExists`] if a different key has this id.
-    /// The id then remains with that key, because values that were sealed with it would no longer
-    /// open otherwise.
+    /// The earlier key then keeps the id, because values that were sealed with the earlier key
+    /// would otherwise no longer open.
     pub fn add(&self, id: impl Into<Arc<str>>, key: SecretKey) -> Result<(), EncryptionError> {
         self.put(id.into(), key, false)
     }

@@ -27,7 +27,7 @@ const COLUMN: &str = "load_from";
 pub(crate) struct SealedRange {
     /// The value in the inner store.
     pub(crate) sealed: Arc<LoadFrom>,
-    /// The value that was stored through this store.
+    /// The plaintext value, as it was passed to the encrypted store.
     pub(crate) opened: Arc<LoadFrom>,
     pub(crate) ends: Option<Ends>,
 }

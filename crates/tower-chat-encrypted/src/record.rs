@@ -276,7 +276,8 @@ impl Opener<'_> {
         Ok(opened.life.map(|life| SealedHead { life, content }))
     }
 
-    /// Opens the open run. Its service id is the one in the sealed head of the run.
+    /// Opens the open run. The opened run gets the service id in `head`, the sealed head of the
+    /// run.
     pub(crate) async fn open_run(
         &mut self,
         mut open: OpenRun,

@@ -116,8 +116,8 @@ pub(crate) struct ExpectedLife {
     /// third format.
     pub(crate) second_format: Option<u64>,
     /// The digest of the final message of the newest run that was committed by a write without
-    /// messages. It proves the commit, because that message is still marked as staged (not
-    /// committed).
+    /// messages. Only this digest shows that the run is committed, because the message itself is
+    /// still marked as staged (not committed).
     pub(crate) committed: Option<Digest>,
 }
 

@@ -579,9 +579,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
     /// A turn consists of the messages of a run and of the later runs that answer calls of this
     /// run. Returns `None` if the conversation has no visible data.
     ///
-    /// The end is computed from the inner store's record of tool calls, which has the positions of
-    /// results in plaintext. If the conversation is written between the reads of the record and of
-    /// the messages, both are read again.
+    /// The end of the last turn is computed from the inner store's record of tool calls, which has
+    /// the positions of results in plaintext. If the conversation is written between the reads of
+    /// the record and of the messages, both are read again.
     async fn turns(
         &self,
         from: &ConversationKey,

@@ -26,9 +26,9 @@ const UNREADABLE: &str = "the error of the run cannot be decrypted";
 /// Encrypts the updates of another update log, and the errors with which runs end.
 ///
 /// Each value is sealed (encrypted and authenticated) for its run and its position. A value that
-/// was moved to another position therefore cannot be decrypted. Keys, scopes, ids, states, and the
-/// number and sizes of updates are stored in plaintext. After the key of a conversation was erased,
-/// its updates cannot be read.
+/// was moved to another position therefore cannot be decrypted. The scopes and ids of
+/// conversations, the ids and states of runs, and the number and sizes of updates are stored in
+/// plaintext. After the key of a conversation was erased, its updates cannot be read.
 ///
 /// The inner log must be empty, or have been written through this type, because this type refuses
 /// plaintext.

@@ -80,9 +80,9 @@ impl SqliteOptions {
 
     /// Declares that at most one process at a time opens the file, for example a desktop
     /// application or a single server. By default, a journaled run (a run whose messages are stored
-    /// at once) has a lease: a time until which no other process may take over the run. With this
-    /// option, runs have no lease, and the next process resumes an unfinished run without waiting.
-    /// The default is false.
+    /// immediately, one by one) has a lease: a time until which no other process may take over the
+    /// run. With this option, runs have no lease, and the next process resumes an unfinished run
+    /// without waiting. The default is false.
     ///
     /// The option changes nothing in the file, and does not prevent other processes from opening
     /// the file: see [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for

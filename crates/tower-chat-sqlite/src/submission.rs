@@ -270,7 +270,8 @@ impl Work for Queued {
                 )?;
                 Ok(Next::Done)
             }
-            // A cached head (the row of a conversation) does not contain the description.
+            // The cached head (the row of the conversation) remains valid, because a head does not
+            // contain the description.
             Self::Describe(Describe { key, description, expected_version, outcome, .. }) => {
                 let described = heads.admit(connection, description.is_sealed()).and_then(|()| {
                     directory::describe(connection, key, description, *expected_version)

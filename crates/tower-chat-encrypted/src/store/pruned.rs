@@ -72,8 +72,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(())
     }
 
-    /// Stores, in the sealed head, how many messages may be missing at the beginning; `None` means
-    /// as many as are missing now. Does not create a sealed head.
+    /// Stores, in the sealed head, that up to `max` messages may be missing at the beginning. If
+    /// `max` is `None`, stores the number of messages that are missing now. Does not create a
+    /// sealed head.
     pub(super) async fn seal_pruned(
         &self,
         key: &ConversationKey,
