@@ -46,6 +46,7 @@ mod directory;
 mod error;
 mod extract;
 mod finding;
+mod history_summaries;
 mod messages;
 mod plan;
 mod problems;

@@ -84,7 +84,7 @@ fn missing(first: u64, last: u64) -> Problem {
 
 /// Returns the number of the last message that readers can see. The staged messages of an open run
 /// have greater numbers.
-fn last_seen(rows: &ConversationRows) -> u64 {
+pub(crate) fn last_seen(rows: &ConversationRows) -> u64 {
     rows.head.open_run.as_ref().map_or(rows.head.revision.sequence, |open| open.visible)
 }
 

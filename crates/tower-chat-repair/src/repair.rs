@@ -6,12 +6,13 @@
 
 use tower_chat_core::{
     ConversationKey,
-    store::{Description, Directory, DirectoryCounts, Maintenance, Rewrite, StoreError},
+    store::{Description, Directory, DirectoryCounts, Maintenance, Rewrite, StoreError, Summaries},
 };
 
 use crate::{
     Finding, Problem, RepairError, Target,
     directory::{DirectoryProblem, counts, directory_problem},
+    history_summaries::ReadSummaries,
     plan::{self, Plan},
     problems,
     rows::{Keys, damage_of_file, keys_of, rows_of, stray_rows},
@@ -47,9 +48,11 @@ pub struct Repaired {
 ///
 /// The repair adds missing results of calls, and moves results without calls to the metadata of
 /// their messages. The repair also corrects or removes wrong rows in the record of tool calls,
-/// removes unreadable descriptions, and corrects wrong counts in the directory. In a conversation
-/// with an open run or an unreadable message, the repair changes no messages, rows or counts. A
-/// damaged file is not changed at all, because writing to the file may damage more data.
+/// removes unreadable descriptions, and corrects wrong counts in the directory. If the summary in
+/// force does not match its messages, the repair removes this summary, so that the model receives
+/// the messages. A change of a message also removes the summaries that cover the message. In a
+/// conversation with an open run or an unreadable message, the repair changes no messages, rows or
+/// counts. A damaged file is not changed at all, because writing to the file may damage more data.
 ///
 /// # Errors
 ///
@@ -93,7 +96,8 @@ impl Repairs<'_> {
         let Keys { keys, damage: unlisted } = keys_of(target).await?;
         if damage.is_empty() && unlisted.is_none() {
             for key in &keys {
-                repair_conversation(target, key, &mut self).await?;
+                let changed = repair_conversation(target, key, &mut self).await?;
+                repair_summaries(target, key, changed, &mut self).await?;
             }
             if let Some(file) = &target.file {
                 repair_stray_rows(&**file, &mut self).await?;
@@ -122,23 +126,25 @@ impl Repairs<'_> {
     }
 }
 
+/// Repairs the messages and the directory entry of a conversation. Returns the number of the first
+/// message that was changed or would be changed.
 async fn repair_conversation(
     target: &Target,
     key: &ConversationKey,
     repairs: &mut Repairs<'_>,
-) -> Result<(), RepairError> {
+) -> Result<Option<u64>, RepairError> {
     let mut conflict = None;
     for _attempt in 0..ATTEMPTS {
         let mut rows = match rows_of(target, key).await? {
             Ok(Some(rows)) => rows,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(None),
             Err(damage) => {
                 match accept_missing_beginning(target, key, repairs).await? {
                     Accepted::Done => continue,
                     Accepted::Planned => {}
                     Accepted::Nothing => repairs.left(damage),
                 }
-                return Ok(());
+                return Ok(None);
             }
         };
         let Plan { rewrite, repairs: planned } = Plan::new(key, &rows);
@@ -148,9 +154,11 @@ async fn repair_conversation(
             let what = format!("not repaired while run {} is open", open.run);
             repairs.problems_left(key, &problems(&rows));
             repairs.left(Finding::of_conversation(key, what));
-            return Ok(());
+            return Ok(None);
         }
         plan::apply(&rewrite, &mut rows);
+        let changed = rewrite.first_message();
+        let covering = covering_summaries(target, key, changed).await?;
         if !repairs.is_planned && !rewrite.is_empty() {
             match target.history().rewrite(rewrite).await {
                 Ok(_) => {}
@@ -162,13 +170,30 @@ async fn repair_conversation(
             }
         }
         planned.iter().for_each(|repair| repairs.repaired(Finding::of_message(key, repair)));
+        covering.into_iter().for_each(|removed| repairs.repaired(removed));
         repairs.problems_left(key, &problems(&rows));
-        return repair_directory(target, key, repairs).await;
+        repair_directory(target, key, repairs).await?;
+        return Ok(changed);
     }
     match conflict {
         Some(source) => Err(RepairError::Repair { key: key.clone(), source }),
-        None => Ok(()),
+        None => Ok(None),
     }
+}
+
+/// Returns the finding for the summaries that a change of the message `changed` removes; `None` if
+/// the summary in force does not cover this message.
+async fn covering_summaries(
+    target: &Target,
+    key: &ConversationKey,
+    changed: Option<u64>,
+) -> Result<Option<Finding>, RepairError> {
+    let Some(changed) = changed else { return Ok(None) };
+    let head = target.history().head(key).await;
+    let head = head.map_err(|source| RepairError::Repair { key: key.clone(), source })?;
+    let is_covered = head.summary.is_some_and(|summary| summary.covers_to >= changed);
+    let what = format!("the summaries that cover message {changed} are removed with its repair");
+    Ok(is_covered.then(|| Finding::of_conversation(key, what)))
 }
 
 /// Repairs the directory entry of a conversation. An unreadable description (title and metadata) is
@@ -217,6 +242,46 @@ async fn repair_directory(
         Some(problem) => repairs.left(problem.finding(key)),
     }
     Ok(())
+}
+
+/// Removes the summary in force while it has a problem, if all messages that it covers are stored.
+/// The model then receives the summary before it, or the messages. A summary of pruned messages is
+/// not removed, because only the summary may contain anything about them, unless its text is
+/// unreadable. `changed` is the first message that the repair of the messages has changed.
+async fn repair_summaries(
+    target: &Target,
+    key: &ConversationKey,
+    changed: Option<u64>,
+    repairs: &mut Repairs<'_>,
+) -> Result<(), RepairError> {
+    let Ok(Some(rows)) = rows_of(target, key).await? else { return Ok(()) };
+    let Some(mut summaries) = ReadSummaries::of(target, key, &rows).await? else { return Ok(()) };
+    if repairs.is_planned {
+        // The change of the message removes these summaries.
+        changed.into_iter().for_each(|first| summaries.remove_from(first));
+    }
+    loop {
+        let problems = summaries.problems(&rows);
+        let Some((id, finding)) = problems.iter().find_map(|problem| problem.repair(key)) else {
+            problems.iter().for_each(|problem| repairs.left(problem.finding(key)));
+            return Ok(());
+        };
+        if repairs.is_planned {
+            repairs.repaired(finding);
+            summaries.remove(id);
+            continue;
+        }
+        match target.history().remove_summary(key, id).await {
+            Ok(true) => repairs.repaired(finding),
+            // Another process has removed the summary, or added another one.
+            Ok(false) => return Ok(()),
+            Err(source) => return Err(RepairError::Repair { key: key.clone(), source }),
+        }
+        match ReadSummaries::of(target, key, &rows).await? {
+            Some(left) => summaries = left,
+            None => return Ok(()),
+        }
+    }
 }
 
 async fn remove_description(target: &Target, key: &ConversationKey) -> Result<(), RepairError> {

@@ -3,6 +3,7 @@
 use crate::{
     Finding, RepairError, Target,
     directory::directory_problem,
+    history_summaries::ReadSummaries,
     problems,
     rows::{Keys, damage_of_file, damaged_open_runs, keys_of, rows_of, stray_rows},
 };
@@ -29,6 +30,9 @@ pub struct Verified {
 /// - rows that are unreadable or contradict each other,
 /// - messages that every provider would reject even after a replay (the conversion to the messages
 ///   of a request),
+/// - summaries that do not match the messages that they cover: a summary is unreadable, ends after
+///   the last message, at another message or inside a turn, or covers a call that waits for its
+///   result or for approval,
 /// - counts of messages, runs or calls, in the list of conversations, that contradict the messages,
 /// - unreadable messages of open runs, which are not part of the history yet,
 /// - damage of the SQLite file, if the target includes it.
@@ -63,6 +67,9 @@ pub async fn verify(
                 found.iter().map(|it| Finding::of_message(key, it)).for_each(&mut report);
                 let problem = directory_problem(target, key, &rows).await?;
                 problem.iter().map(|it| it.finding(key)).for_each(&mut report);
+                let summaries = ReadSummaries::of(target, key, &rows).await?;
+                let found = summaries.map_or_else(Vec::new, |it| it.problems(&rows));
+                found.iter().map(|it| it.finding(key)).for_each(&mut report);
             }
             Err(damage) => report(damage),
         }

@@ -8,7 +8,8 @@ use tower_chat::{
     message::MessageId,
     run::RunId,
     store::{
-        Directory, DirectoryCounts, Lease, LeaseEnd, Maintenance, Rewrite,
+        AddedSummary, Directory, DirectoryCounts, HistorySummary, Lease, LeaseEnd, Maintenance,
+        Revision, Rewrite, Summaries,
         author::{Staged, Write},
     },
 };
@@ -204,6 +205,86 @@ fn verify_finds_an_unreadable_description_and_repair_deletes_it() {
         assert!(store.prints(&["verify"]).contains("no problems"));
         store.prints(&["list"]);
     }
+}
+
+/// Adds a summary of the first `covers_to` messages to the conversation of [`fill_two_runs`].
+fn add_summary(store: &TestStore, covers_to: u64) {
+    let key = ConversationKey::new("play", "talk");
+    store.with(async |history| {
+        let loaded = history.load(&key).await.unwrap();
+        let last = loaded.message(covers_to).unwrap().id.unwrap();
+        let summary = HistorySummary::new(covers_to, last, "shorter");
+        let added = history.add_summary(&key, &summary, loaded.head.rewrites).await.unwrap();
+        assert_eq!(added, AddedSummary::Stored);
+    });
+}
+
+/// Each message is stored, so the model receives the messages after the repair.
+#[test]
+fn verify_finds_a_damaged_summary_and_repair_removes_it() {
+    for kind in [Kind::Sqlite, Kind::Encrypted] {
+        for damage in [
+            "UPDATE history_summaries SET body = '{}'",
+            "UPDATE history_summaries SET checksum = checksum + 1",
+            "UPDATE history_summaries SET place = place + 1",
+        ] {
+            let store = TestStore::new(kind);
+            fill_two_runs(&store);
+            add_summary(&store, 1);
+            assert_eq!(store.run(&["verify"]).status.code(), Some(0), "{kind:?}");
+            let before = dump(&store.path());
+            assert_eq!(execute(&store.path(), damage), 1);
+            let verified = store.run(&["verify"]);
+            let printed = stdout(&verified);
+            assert_eq!(verified.status.code(), Some(1), "{kind:?} {damage}: {printed}");
+            assert!(printed.contains("a summary cannot be read: "), "{printed}");
+            assert!(printed.contains("repair removes it"), "{printed}");
+            let repaired = store.run(&["repair"]);
+            let printed = stdout(&repaired);
+            assert_eq!(repaired.status.code(), Some(0), "{kind:?} {damage}: {printed}");
+            assert!(printed.contains("it is removed, so that the messages are sent"), "{printed}");
+            assert!(store.prints(&["verify"]).contains("no problems"));
+            assert_eq!(dump(&store.path()), before, "the messages do not change");
+        }
+    }
+}
+
+/// The messages between the last stored one and the end of the summary may be lost.
+#[test]
+fn a_summary_that_ends_after_the_last_message_is_reported_and_not_repaired() {
+    let store = TestStore::new(Kind::Sqlite);
+    fill_two_runs(&store);
+    add_summary(&store, 2);
+    execute(&store.path(), "UPDATE history_summaries SET place = place + 7");
+    for command in ["verify", "repair"] {
+        let output = store.run(&[command]);
+        let printed = stdout(&output);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.contains("its summary ends at 9, after its last visible"), "{printed}");
+        assert!(printed.contains("restore it from a backup"), "{printed}");
+    }
+}
+
+#[test]
+fn repair_removes_a_summary_that_ends_inside_a_turn_in_a_store_of_any_kind() {
+    each_store(|store| {
+        let key = ConversationKey::new("play", "talk");
+        store.with(async |history| {
+            let id = MessageId { run: RunId::new(), index: 0 };
+            let messages = [Message::user("one"), Message::assistant("two")].map(Into::into);
+            let write = Write::new(key.clone(), id, Revision::ABSENT, messages);
+            history.append(history.reserve().await.unwrap(), vec![write]).await.unwrap();
+        });
+        add_summary(store, 1);
+        let verified = store.run(&["verify"]);
+        assert!(stdout(&verified).contains("ends inside a turn"), "{}", stdout(&verified));
+        assert_eq!(store.run(&["repair"]).status.code(), Some(0));
+        assert!(store.prints(&["verify"]).contains("no problems"));
+        store.with(async |history| {
+            assert_eq!(history.head(&key).await.unwrap().summary, None);
+            assert_eq!(history.load(&key).await.unwrap().messages.len(), 2);
+        });
+    });
 }
 
 /// SQL statements that change counts, each with a part of the reported problem.

@@ -45,7 +45,7 @@ impl Replay {
 
     /// Returns whether a result may still arrive: a round is open, or a call of an earlier round
     /// waits for approval or was returned to the caller.
-    pub(crate) fn awaits_results(&self) -> bool {
+    pub fn awaits_results(&self) -> bool {
         self.open.is_some() || self.omitted_calls.iter().any(|call| call.is_awaited)
     }
 

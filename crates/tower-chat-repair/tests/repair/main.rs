@@ -13,6 +13,8 @@ use tower_chat_repair::{
 };
 use tower_chat_sqlite::SqliteStore;
 
+mod summaries;
+
 const DANGLING: &str =
     r#"conversation alice/c, message 2: the call of tool "look" (id "c1") has no result"#;
 
