@@ -10,8 +10,8 @@ use std::{collections::HashMap, sync::Arc};
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        ConversationSummary, HistoryStore, OpenRun, Revision, RunSummary, SequencePosition,
-        author::ToolRecord,
+        ConversationSummary, HistoryStore, HistorySummary, OpenRun, Revision, RunSummary,
+        SequencePosition, author::ToolRecord,
     },
 };
 
@@ -35,6 +35,8 @@ pub(crate) struct Comparison<'a> {
     asked: Vec<ToolRecord>,
     /// The staged messages of the target's open run that were read.
     staged: Vec<Arc<Message>>,
+    /// The summaries of the target that were read.
+    summaries: Vec<HistorySummary>,
 }
 
 impl<'a> Comparison<'a> {
@@ -55,6 +57,7 @@ impl<'a> Comparison<'a> {
             rows: HashMap::new(),
             asked: Vec::new(),
             staged: Vec::new(),
+            summaries: Vec::new(),
         }
     }
 
@@ -74,6 +77,11 @@ impl<'a> Comparison<'a> {
         self.reader.as_ref().map_or(0, |reader| reader.head().pruned)
     }
 
+    /// Returns the number of rewrites of the target's messages before this comparison.
+    pub(crate) fn rewrites(&self) -> u64 {
+        self.reader.as_ref().map_or(0, |reader| reader.head().rewrites)
+    }
+
     pub(crate) fn service_id(&self) -> Option<&Arc<str>> {
         self.reader.as_ref()?.head().service_id.as_ref()
     }
@@ -86,6 +94,12 @@ impl<'a> Comparison<'a> {
     /// [`next_message`](Self::next_message) has returned `None`.
     pub(crate) fn staged(&self) -> &[Arc<Message>] {
         &self.staged
+    }
+
+    /// Returns the summaries of the target. The list is complete after
+    /// [`next_message`](Self::next_message) has returned `None`.
+    pub(crate) fn summaries(&self) -> &[HistorySummary] {
+        &self.summaries
     }
 
     /// Returns the next run of the target; `None` at the end.
@@ -108,6 +122,7 @@ impl<'a> Comparison<'a> {
                 Record::Tool { row, is_staged: false } => {
                     self.rows.insert(row.call, row);
                 }
+                Record::Summary(summary) => self.summaries.push(summary),
                 Record::Run(_) | Record::OpenRun(_) | Record::Tool { is_staged: true, .. } => {}
             }
         }

@@ -7,7 +7,10 @@
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 use tower_chat_core::{
     ConversationKey,
-    store::author::{RecordedResult, ToolRecord},
+    store::{
+        HistorySummary,
+        author::{RecordedResult, ToolRecord},
+    },
 };
 
 use crate::{
@@ -182,8 +185,11 @@ struct Section {
     pruned: u64,
     /// The number of runs that the first line states.
     runs: u64,
-    /// The number of records that were read: runs, messages, rows, and the open run.
+    /// The number of records that were read: runs, messages, rows, summaries, and the open run.
     records: u64,
+    /// The sequence number of the last message that the previous summary covers; 0 before the first
+    /// summary.
+    covered: u64,
     /// Whether the open run was read. The messages after the line of the open run are staged.
     is_staged: bool,
 }
@@ -258,6 +264,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             (Line::Run(line), Some(section)) => section.take(line.read()?),
             (Line::Message(line), Some(section)) => section.take(line.read()?),
             (Line::Tool(line), Some(section)) => section.take(line.read()?),
+            (Line::Summary(line), Some(section)) => section.take(line.read()?),
             (Line::OpenRun(line), Some(section)) => section.take(line.read(section.visible)?),
             (Line::End(line), Some(_)) => self.end(&line),
             (Line::Abandoned(_), Some(_)) => {
@@ -283,6 +290,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             pruned: beginning.pruned,
             runs: beginning.runs,
             records: 0,
+            covered: 0,
             is_staged: false,
         });
         Ok(Entry::Begins(key, Box::new(beginning)))
@@ -336,6 +344,7 @@ impl Section {
                 }
                 self.next = self.next.saturating_add(1);
             }
+            Record::Summary(summary) => self.check_summary(summary)?,
             Record::OpenRun(_) => {
                 if self.next <= self.visible {
                     return Err(format!("message {} is missing before it", self.next));
@@ -346,6 +355,25 @@ impl Section {
         record.count(&mut self.counts);
         self.records = self.records.saturating_add(1);
         Ok(Entry::Record(record))
+    }
+
+    /// Checks that a summary covers visible messages that were read before it, and more of them than
+    /// the previous summary. The messages that it covers may have been pruned.
+    fn check_summary(&mut self, summary: &HistorySummary) -> Result<(), String> {
+        let HistorySummary { covers_to, .. } = *summary;
+        if self.is_staged || covers_to <= self.covered {
+            return Err(format!("the summary up to message {covers_to} is at the wrong position"));
+        }
+        if covers_to > self.visible {
+            return Err(format!(
+                "the summary up to message {covers_to} ends after the last message"
+            ));
+        }
+        if self.next <= self.visible {
+            return Err(format!("message {} is missing before it", self.next));
+        }
+        self.covered = covers_to;
+        Ok(())
     }
 
     /// Checks that the messages of a row's call and result were read before the row.

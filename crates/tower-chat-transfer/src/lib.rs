@@ -39,7 +39,8 @@
 //!
 //! - its messages with their ids, and the record of tool calls (one row for each call);
 //! - its description, times, number of runs, and service id (the id under which the provider's
-//!   service stores the history);
+//!   service stores the history), and its parent if it is a branch;
+//! - its [summaries](tower_chat_core::store::Summaries);
 //! - the times, mode and usage of every run, including pruned and discarded runs;
 //! - its open run, whose messages are staged and not part of the history yet. At the target, the
 //!   lease of the run is expired, so that any process may continue the run. Continue the run in
@@ -49,17 +50,19 @@
 //! conversation reports the difference:
 //!
 //! - the sequence numbers of a conversation whose oldest messages were pruned, because the target
-//!   numbers the messages from 1;
+//!   numbers the messages from 1. The position at which a branch was forked from such a
+//!   conversation remains the sequence number in the source;
 //! - the runs of a conversation that [`fork_at`] has created. The directory (descriptions, times
 //!   and counts of conversations and runs) of the source has no rows for the copied runs. The
 //!   target gets a row for each of these runs, without usage and with the time of the copy;
-//! - the mode of the last run, if no row of a run contains it.
+//! - the mode of the last run, if no row of a run contains it;
+//! - the summaries, if the target store has no summaries. A summary of which all messages were
+//!   pruned is not written either, because the target has none of these messages.
 //!
-//! The version of the description, the incarnation of the conversation (a random number with which
-//! stores detect that a conversation was replaced) and the
-//! [summaries](tower_chat_core::store::Summaries) of its history are never preserved. A
-//! conversation that has neither visible messages nor an open run, because all its runs were
-//! discarded, is not copied. [`delete_scope`] deletes such a conversation too.
+//! The version of the description and the incarnation of the conversation (a random number with
+//! which stores detect that a conversation was replaced) are never preserved. A conversation that
+//! has neither visible messages nor an open run, because all its runs were discarded or because it
+//! is a branch without messages, is not copied. [`delete_scope`] deletes such a conversation too.
 //!
 //! # The file
 //!
@@ -73,6 +76,7 @@
 //!   form](tower_chat_core::format). The next lines are a line `tool` for each row of the record of
 //!   tool calls whose call and result are in this message or in earlier messages;
 //! - a line `tool` for each row whose result is in no message;
+//! - a line `summary` for each summary, in the order of the messages that they cover;
 //! - if a run is open, a line `open_run`, followed by the staged messages and rows of this run,
 //!   which are marked with `"staged":true`;
 //! - a line `end` with the counts and the SHA-256 of the conversation's lines.

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use tower_chat_core::{
     ConversationKey, MessageId, PersistenceMode, RunId, ToolResult, format,
     store::{
-        Description, Lease, LeaseEnd, ModelUsage, OpenRun, Parent, RunSummary, SequencePosition,
-        ServiceIdChange, UsageSum,
+        Description, HistorySummary, Lease, LeaseEnd, ModelUsage, OpenRun, Parent, RunSummary,
+        SequencePosition, ServiceIdChange, UsageSum,
         author::{RecordedResult, ToolRecord, milliseconds},
     },
 };
@@ -47,6 +47,7 @@ pub(crate) enum Line {
     Run(RunLine),
     Message(MessageLine),
     Tool(ToolLine),
+    Summary(SummaryLine),
     OpenRun(OpenRunLine),
     End(EndLine),
     Abandoned(AbandonedLine),
@@ -134,6 +135,22 @@ enum ResultLine {
     InMessage { message: u64, index: u32 },
     /// The content of the result, because no message contains it.
     Apart(Box<ToolResult>),
+}
+
+/// A summary, which the model receives instead of the messages up to a sequence number.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SummaryLine {
+    id: u64,
+    /// The sequence number of the last message that the summary covers.
+    covers_to: u64,
+    /// The id of this message.
+    last: MessageId,
+    text: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    made_by: Option<Arc<str>>,
+    at: i64,
+    usage: UsageSum,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -256,6 +273,7 @@ impl Line {
                 stored: RawValue::from_string(format::encode(message))?,
             }),
             Record::Tool { row, is_staged } => Self::Tool(ToolLine::of(row, *is_staged)),
+            Record::Summary(summary) => Self::Summary(SummaryLine::of(summary)),
             Record::OpenRun(open) => Self::OpenRun(OpenRunLine::of(open)),
         })
     }
@@ -334,6 +352,29 @@ impl ToolLine {
         row.started_at = self.started_at.map(time).transpose()?;
         row.finished_at = self.finished_at.map(time).transpose()?;
         Ok(Record::Tool { row, is_staged: self.staged })
+    }
+}
+
+impl SummaryLine {
+    fn of(summary: &HistorySummary) -> Self {
+        Self {
+            id: summary.id,
+            covers_to: summary.covers_to,
+            last: summary.last,
+            text: summary.text.clone(),
+            made_by: summary.made_by.clone(),
+            at: milliseconds::of(summary.at),
+            usage: summary.usage,
+        }
+    }
+
+    pub(crate) fn read(self) -> Result<Record, String> {
+        let mut summary = HistorySummary::new(self.covers_to, self.last, self.text)
+            .with_made_by(self.made_by)
+            .with_time(time(self.at)?)
+            .with_usage(within_count(ModelUsage::new(None, self.usage)).sum);
+        summary.id = self.id;
+        Ok(Record::Summary(summary))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Reading one conversation from a store.
 //!
-//! A conversation is read as [`Record`]s: runs, messages, rows of the record of tool calls, and the
-//! open run, whose messages are not part of the history yet.
+//! A conversation is read as [`Record`]s: runs, messages, rows of the record of tool calls,
+//! summaries of the first messages, and the open run, whose messages are not part of the history
+//! yet.
 
 use std::{collections::VecDeque, mem, sync::Arc};
 
@@ -9,7 +10,7 @@ use tower_chat_core::{
     ConversationKey, Message, RunId,
     store::{
         CallSelection, ConversationSummary, Directory, Head, HistoryStore, Journal, OpenRun,
-        RunSummary, StoreError, author::is_sealed_message,
+        RunSummary, StoreError, Summaries, author::is_sealed_message,
     },
 };
 
@@ -92,10 +93,12 @@ impl Moment {
     }
 }
 
-/// The next page: the runs after `after`, the messages from `number` on, or the open run.
+/// The next page: the runs after `after`, the messages from `number` on, the summaries, or the open
+/// run.
 enum Next {
     Runs { after: Option<RunId> },
     Message { number: u64 },
+    Summaries,
     OpenRun,
     End,
 }
@@ -154,6 +157,7 @@ impl<'a> Reader<'a> {
             match self.next {
                 Next::Runs { after } => self.read_runs(after).await?,
                 Next::Message { number } => self.read_messages(number).await?,
+                Next::Summaries => self.read_summaries().await?,
                 Next::OpenRun => self.read_open_run().await?,
                 Next::End => {
                     let now = Moment::of(self.store, &self.key).await?;
@@ -180,7 +184,7 @@ impl<'a> Reader<'a> {
             let apart = mem::take(&mut self.waiting).apart();
             self.records
                 .extend(apart.into_iter().map(|row| Record::Tool { row, is_staged: false }));
-            self.next = Next::OpenRun;
+            self.next = Next::Summaries;
             return Ok(());
         }
         let before = number.saturating_add(PAGE as u64).min(end);
@@ -225,6 +229,17 @@ impl<'a> Reader<'a> {
             self.records.push_back(Record::Message { number, message, is_staged: false });
             let complete = complete.into_iter().map(|row| Record::Tool { row, is_staged: false });
             self.records.extend(complete);
+        }
+        Ok(())
+    }
+
+    async fn read_summaries(&mut self) -> Result<(), ReadError> {
+        self.next = Next::OpenRun;
+        // Without a summary in force, the conversation has no summaries. A store that does not
+        // provide its summaries returns an error, so that no summary is lost without notice.
+        if self.moment.head.summary.is_some() {
+            let summaries = self.store.history_summaries(&self.key).await?;
+            self.records.extend(summaries.into_iter().map(Record::Summary));
         }
         Ok(())
     }

@@ -360,4 +360,9 @@ pub enum Difference {
     /// keeps its own service id if no messages were added.
     #[error("the target has another service id")]
     ServiceId,
+    /// The summaries of the first messages differ. A summary is not written if the target store has
+    /// no summaries, if the target has another summary of the same messages, or if all messages that
+    /// the summary covers were pruned in the source.
+    #[error("the target has other summaries")]
+    Summaries,
 }

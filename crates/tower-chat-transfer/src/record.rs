@@ -6,7 +6,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     Message, PersistenceMode, format,
-    store::{Description, OpenRun, Parent, RunSummary, author::ToolRecord},
+    store::{Description, HistorySummary, OpenRun, Parent, RunSummary, author::ToolRecord},
 };
 
 use crate::Counts;
@@ -37,14 +37,17 @@ pub(crate) struct Beginning {
 /// 2. the visible messages, each followed by the rows whose result it contains, and by the rows
 ///    without a result whose call it contains;
 /// 3. the rows whose result is in no message;
-/// 4. the open run, its staged messages, and their rows.
+/// 4. the summaries of the first messages;
+/// 5. the open run, its staged messages, and their rows.
 ///
-/// The `number` of a message is its sequence number in the source.
+/// The `number` of a message is its sequence number in the source. The range of a summary is in these
+/// numbers too.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Record {
     Run(RunSummary),
     Message { number: u64, message: Arc<Message>, is_staged: bool },
     Tool { row: ToolRecord, is_staged: bool },
+    Summary(HistorySummary),
     OpenRun(OpenRun),
 }
 
@@ -60,7 +63,7 @@ impl Record {
                 return bytes;
             }
             Self::Tool { .. } => counts.tool_calls += 1,
-            Self::OpenRun(_) => {}
+            Self::Summary(_) | Self::OpenRun(_) => {}
         }
         0
     }

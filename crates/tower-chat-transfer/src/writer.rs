@@ -10,7 +10,8 @@ use std::{collections::VecDeque, mem, sync::Arc};
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        Directory, HistoryStore, Lease, LeaseEnd, OpenRun, ServiceIdChange, StoreError,
+        AddedSummary, Directory, Head, HistoryStore, HistorySummary, Lease, LeaseEnd, OpenRun,
+        ServiceIdChange, StoreError, Summaries,
         author::{RecordedResult, Staged, ToolRecord},
     },
 };
@@ -43,6 +44,8 @@ pub(crate) struct Writer<'a> {
     /// was found equal, this is the number of pruned messages at the target.
     compared: u64,
     open: Option<StagedRun>,
+    /// The summaries of the source, with the sequence numbers of the target.
+    summaries: Vec<HistorySummary>,
     /// The records of the source after the visible messages of the target, while the target has an
     /// open run. They must be compared with the staged messages of that run.
     delayed: VecDeque<DelayedRecord>,
@@ -103,6 +106,7 @@ impl<'a> Writer<'a> {
             refusal,
             is_compared: false,
             open: None,
+            summaries: Vec::new(),
             delayed: VecDeque::new(),
         })
     }
@@ -122,6 +126,10 @@ impl<'a> Writer<'a> {
             Record::Tool { mut row, is_staged: false } => {
                 self.renumber(&mut row);
                 self.take_row(row);
+            }
+            Record::Summary(mut summary) => {
+                summary.covers_to = self.number_at_target(summary.covers_to);
+                self.summaries.push(summary);
             }
             Record::OpenRun(open) => {
                 self.open = Some(StagedRun { open, messages: Vec::new(), rows: Vec::new() });
@@ -235,12 +243,16 @@ impl<'a> Writer<'a> {
 
     /// Converts the sequence numbers in a row from those of the source to those of the target.
     fn renumber(&self, row: &mut ToolRecord) {
-        let (pruned, target) = (self.source.pruned, self.target.pruned());
-        let renumber = |sequence: u64| sequence.saturating_sub(pruned).saturating_add(target);
-        row.call.sequence = renumber(row.call.sequence);
+        row.call.sequence = self.number_at_target(row.call.sequence);
         if let RecordedResult::InMessage(at) = &mut row.result {
-            at.sequence = renumber(at.sequence);
+            at.sequence = self.number_at_target(at.sequence);
         }
+    }
+
+    /// Converts a sequence number of the source to that of the target. The result for a message that
+    /// was pruned in the source is the number before the first message of the target.
+    fn number_at_target(&self, sequence: u64) -> u64 {
+        sequence.saturating_sub(self.source.pruned).saturating_add(self.target.pruned())
     }
 
     /// Writes the remaining data after the final record, and returns the step of the conversation.
@@ -256,7 +268,8 @@ impl<'a> Writer<'a> {
             ));
         }
         let described = self.describe().await?;
-        let is_changed = self.appender.is_changed || described;
+        let summarized = self.add_summaries().await?;
+        let is_changed = self.appender.is_changed || described || summarized;
         let outcome = match (self.target.exists(), is_changed) {
             (false, _) => TransferOutcome::Written,
             (true, true) => TransferOutcome::Extended { messages: self.appender.added },
@@ -406,11 +419,42 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Adds the summaries that the target does not have. Returns whether a summary was added. A
+    /// summary that the target does not accept is a [difference](Difference::Summaries).
+    async fn add_summaries(&self) -> Result<bool, TransferError> {
+        if self.store.summaries().is_none() {
+            return Ok(false);
+        }
+        let had = self.target.summaries();
+        let is_missing =
+            |summary: &&HistorySummary| !had.iter().any(|found| found.id == summary.id);
+        let mut is_added = false;
+        for summary in self.summaries.iter().filter(is_missing) {
+            let rewrites = self.target.rewrites();
+            let outcome = self.store.add_summary(&self.key, summary, rewrites).await?;
+            is_added |= outcome == AddedSummary::Stored;
+        }
+        Ok(is_added)
+    }
+
+    /// Returns whether the target has the summaries of the source, and no others.
+    async fn has_same_summaries(&self, head: &Head) -> Result<bool, TransferError> {
+        if head.summary.is_none() && self.summaries.is_empty() {
+            return Ok(true);
+        }
+        let found = match self.store.summaries() {
+            Some(summaries) => summaries.history_summaries(&self.key).await?,
+            None => Vec::new(),
+        };
+        Ok(found == self.summaries)
+    }
+
     /// Returns the differences between the source and the target.
     async fn differences(&self) -> Result<Vec<Difference>, TransferError> {
         let Some(summary) = self.store.summary(&self.key).await? else { return Ok(Vec::new()) };
         let head = self.store.head(&self.key).await?;
         let runs = runs_of(self.store, &self.key).await?;
+        let has_same_summaries = self.has_same_summaries(&head).await?;
         let source = &self.source;
         let mut differences = Vec::new();
         let mut add = |differs: bool, what: Difference| {
@@ -427,6 +471,7 @@ impl<'a> Writer<'a> {
         add(summary.description != source.description, Difference::Description);
         add(summary.parent != source.parent, Difference::Parent);
         add(head.service_id != source.service_id, Difference::ServiceId);
+        add(!has_same_summaries, Difference::Summaries);
         Ok(differences)
     }
 }

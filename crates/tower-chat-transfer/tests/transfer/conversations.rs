@@ -12,9 +12,9 @@ use tower_chat::{
     request::Usage,
     run::RunId,
     store::{
-        DescriptionPatch, Directory, InvocationQuery, Keep, Lease, LeaseEnd, Maintenance,
-        ModelUsage, Revision, RunActivity, RunSummary, SequencePosition, ServiceIdChange,
-        ToolCallQueries, UsageSum,
+        AddedSummary, DescriptionPatch, Directory, HistorySummary, InvocationQuery, Keep, Lease,
+        LeaseEnd, Maintenance, ModelUsage, Revision, RunActivity, RunSummary, SequencePosition,
+        ServiceIdChange, Summaries, ToolCallQueries, UsageSum,
         author::{Close, RecordedResult, Staged, ToolRecord, Write},
     },
     tool::ToolStatus,
@@ -132,6 +132,26 @@ pub(crate) async fn fill(store: &dyn HistoryStore, key: &ConversationKey) {
     let topic = json!({"topic": {"a": [1, 2.50]}}).as_object().unwrap().clone();
     let patch = DescriptionPatch::new().with_title("Coats").with_metadata(topic);
     store.change_description(key, &patch).await.unwrap();
+    add_summary(store, key, 2, "Greetings.").await;
+    add_summary(store, key, 6, "Greetings, \u{1F9E5} and \0.").await;
+}
+
+/// Adds a summary of the messages up to the sequence number `covers_to`.
+pub(crate) async fn add_summary(
+    store: &dyn HistoryStore,
+    key: &ConversationKey,
+    covers_to: u64,
+    text: &str,
+) -> HistorySummary {
+    let history = store.load(key).await.unwrap();
+    let last = history.message(covers_to).unwrap().id.unwrap();
+    let summary = HistorySummary::new(covers_to, last, text)
+        .with_made_by(Some("gpt-5-mini".into()))
+        .with_time(at(50 + covers_to))
+        .with_usage(usage("gpt-5-mini", covers_to).sum);
+    let added = store.add_summary(key, &summary, history.head.rewrites).await.unwrap();
+    assert_eq!(added, AddedSummary::Stored);
+    summary
 }
 
 /// Stages a run and discards it, so that only the usage of the run remains.
@@ -200,6 +220,9 @@ pub(crate) async fn assert_same(
     let (was, is) = (left.load(key).await.unwrap(), right.load(key).await.unwrap());
     assert_eq!(is.messages, was.messages);
     assert_eq!(is.head.service_id, was.head.service_id);
+    assert_eq!(is.head.summary, was.head.summary);
+    let of = async |store: &dyn HistoryStore| store.history_summaries(key).await.unwrap();
+    assert_eq!(of(right).await, of(left).await);
     assert_eq!(all_runs(right, key).await, all_runs(left, key).await);
     let query = InvocationQuery::of(key);
     let (was, is) =

@@ -110,7 +110,7 @@ async fn the_messages_of_import_errors_contain_advice() {
         ),
         (
             file.replacen("Good day.", "Good ray.", 1),
-            "line 17: lines 2 to 16 differ from the exported lines: the file was changed or damaged after \
+            "line 19: lines 2 to 18 differ from the exported lines: the file was changed or damaged after \
              it was exported; restore it from a copy, or export again",
         ),
     ] {

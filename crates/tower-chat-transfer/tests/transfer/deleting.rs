@@ -58,6 +58,10 @@ impl store::author::StoreWrapper for WithoutQueries {
     fn directory(&self) -> Option<&dyn Directory> {
         self.0.directory()
     }
+
+    fn summaries(&self) -> Option<&dyn store::Summaries> {
+        self.0.summaries()
+    }
 }
 
 #[tokio::test]

@@ -14,4 +14,5 @@ mod refused;
 mod refused_content;
 mod round_trip;
 mod stores;
+mod summaries;
 mod unreadable;

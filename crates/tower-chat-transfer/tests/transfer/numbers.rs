@@ -20,7 +20,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Replaces a text in a file, and corrects the digests in the file.
-fn changed(file: &str, from: &str, to: &str) -> Vec<u8> {
+pub(crate) fn changed(file: &str, from: &str, to: &str) -> Vec<u8> {
     assert!(file.contains(from), "{from} is not in {file}");
     let file = file.replacen(from, to, 1);
     let (mut all, mut section) = (String::new(), String::new());
@@ -84,6 +84,11 @@ async fn numbers_in_a_file_that_exceed_its_contents_are_refused() {
         ("{\"tool\":{\"message\":", "18446744073709551615"),
         ("{\"in_message\":{\"message\":", "4294967295"),
         ("\"number\":", "18446744073709551615"),
+        ("\"covers_to\":", "18446744073709551615"),
+        ("\"covers_to\":", "8"),
+        ("\"covers_to\":", "6"),
+        ("\"covers_to\":", "0"),
+        ("\"at\":", "9223372036854775807"),
     ] {
         let file = changed(&file, &number(name), &format!("{name}{value}"));
         let (store, imported) = import_to_memory(&file).await;
