@@ -13,7 +13,11 @@ use tower_chat_layers::{
     store::{CallSelection, ConversationSummary, Directory, Head, Journal, OpenRun, RunSummary},
 };
 
-use super::{Answer, Asked, Failure, Frame, Link, State, html, unreadable};
+use super::{
+    Answer, Asked, Failure, Frame, Link, State,
+    branches::{Branches, ParentFact},
+    html, unreadable,
+};
 use crate::{
     Inspector, live,
     view::{Excerpt, Page, Timeline, moment, timeline, visible},
@@ -44,7 +48,9 @@ struct Conversation {
     frame: Frame,
     scope: String,
     id: String,
+    parent: Option<ParentFact>,
     facts: Vec<(&'static str, String)>,
+    branches: Branches,
     timeline: Timeline,
     earlier: Option<Link>,
     latest: Option<Link>,
@@ -99,6 +105,7 @@ pub(crate) async fn conversation(
     let invocations = store.calls(&key, &CallSelection::in_messages(numbers)).await?;
     let calls: Vec<ToolInvocation> = invocations.found.into_iter().map(|(_, call)| call).collect();
     let runs = runs_of(&inspector, &key, &messages).await?;
+    let branches = Branches::of(&inspector, &key).await?;
 
     let title = summary.description.title().unwrap_or(key.id());
     let frame = Frame::new(&inspector, visible(title), Some(key.scope()));
@@ -111,6 +118,7 @@ pub(crate) async fn conversation(
     html(&Conversation {
         scope: visible(key.scope()),
         id: visible(key.id()),
+        parent: ParentFact::of(&inspector, &summary).await?,
         facts: facts(&summary),
         timeline: timeline(&page, &calls, &runs),
         earlier: earlier.map(|earlier| link("conversation").with("before", earlier)),
@@ -120,7 +128,12 @@ pub(crate) async fn conversation(
         this: link("conversation"),
         changes: is_latest.then(|| link("changes")),
         state,
-        unreadable: damage.into_iter().chain(unreadable(&invocations.unreadable)).collect(),
+        unreadable: damage
+            .into_iter()
+            .chain(unreadable(&invocations.unreadable))
+            .chain(unreadable(&branches.unreadable))
+            .collect(),
+        branches,
         partial_text: partial_text.filter(|_| is_latest),
         frame,
     })
@@ -265,14 +278,6 @@ fn facts(summary: &ConversationSummary) -> Vec<(&'static str, String)> {
     ];
     if let Some(mode) = summary.last_mode {
         facts.push(("mode of the last run", mode.to_string().replace('_', " ")));
-    }
-    if let Some(parent) = &summary.parent {
-        // The reader of the page may not be allowed to know other scopes.
-        let of = match parent.key.scope() == summary.key.scope() {
-            true => visible(parent.key.id()),
-            false => "a conversation of another scope".to_owned(),
-        };
-        facts.push(("branch of", format!("{of}, after message {}", parent.position)));
     }
     for (name, value) in summary.description.metadata() {
         facts.push(("metadata", visible(&format!("{name}: {value}"))));

@@ -3,9 +3,12 @@
 use askama::Template;
 use axum::extract::Query;
 use serde::Deserialize;
-use tower_chat_layers::store::{
-    ConversationQuery, ConversationState, ConversationSummary, Directory as _, DirectoryCursor,
-    Maintenance, UnreadableConversation,
+use tower_chat_layers::{
+    ConversationKey,
+    store::{
+        ConversationQuery, ConversationState, ConversationSummary, Directory as _, DirectoryCursor,
+        Maintenance, UnreadableConversation,
+    },
 };
 
 use super::{Answer, Failure, Frame, Link, State, html, unreadable};
@@ -29,6 +32,9 @@ pub(crate) struct Wanted {
     /// A text that the id or the title must contain.
     q: Option<String>,
     after: Option<String>,
+    /// Lists only the branches of the conversation with this id. A branch is a copy of the first
+    /// messages of a conversation.
+    branches_of: Option<String>,
 }
 
 #[derive(Template)]
@@ -36,6 +42,8 @@ pub(crate) struct Wanted {
 struct Directory {
     frame: Frame,
     q: String,
+    /// The conversation whose branches are listed.
+    branches_of: Option<ListedParent>,
     states: Vec<Choice>,
     rows: Vec<Row>,
     unreadable: Vec<String>,
@@ -49,6 +57,13 @@ struct ScopesPage {
     frame: Frame,
     scopes: Vec<(String, Link)>,
     more: Option<Link>,
+}
+
+struct ListedParent {
+    id: String,
+    /// The id without invisible characters.
+    shown_id: String,
+    link: Link,
 }
 
 struct Choice {
@@ -82,6 +97,12 @@ pub(crate) async fn directory(inspector: State, Query(wanted): Query<Wanted>) ->
         None => ConversationQuery::in_all_scopes(),
     };
     query.state = state;
+    let parent = match (wanted.branches_of, &scope) {
+        (Some(id), Some(scope)) => Some(ConversationKey::new(scope.as_str(), id)),
+        (Some(_), None) => return Err(Failure::missing("There is no such conversation.")),
+        (None, _) => None,
+    };
+    query.parent.clone_from(&parent);
     if let Some(after) = wanted.after.as_deref().filter(|after| !after.is_empty()) {
         let after: Result<DirectoryCursor, _> = after.parse();
         query.after = Some(after.map_err(|_| Failure::missing("There is no such page."))?);
@@ -93,7 +114,11 @@ pub(crate) async fn directory(inspector: State, Query(wanted): Query<Wanted>) ->
     let frame = Frame::new(&inspector, "Conversations", scope.as_deref());
     let more = next.map(|next| {
         let state = state.map_or("", ConversationState::as_str);
-        frame.link("").with("state", state).with("q", &q).with("after", next)
+        let link = frame.link("").with("state", state).with("q", &q).with("after", next);
+        match &parent {
+            Some(parent) => link.with("branches_of", parent.id()),
+            None => link,
+        }
     });
     let label = |state: ConversationState| (state.as_str(), label_of(state));
     let choices = ConversationState::ALL.into_iter().map(label);
@@ -105,7 +130,22 @@ pub(crate) async fn directory(inspector: State, Query(wanted): Query<Wanted>) ->
     let states = states.collect();
     let rows = summaries.iter().map(|summary| Row::of(&inspector, summary)).collect();
     let unreadable = unreadable(&failures);
-    html(&Directory { frame, q: visible(&q), states, rows, unreadable, more, note })
+    html(&Directory {
+        q: visible(&q),
+        branches_of: parent.map(|parent| ListedParent {
+            id: parent.id().to_owned(),
+            shown_id: visible(parent.id()),
+            link: Link::new(&inspector.path, "conversation")
+                .with("scope", parent.scope())
+                .with("id", parent.id()),
+        }),
+        states,
+        rows,
+        unreadable,
+        more,
+        note,
+        frame,
+    })
 }
 
 struct Found {

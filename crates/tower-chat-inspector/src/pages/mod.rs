@@ -2,6 +2,7 @@
 //! template.
 
 mod approvals;
+mod branches;
 mod conversation;
 mod directory;
 mod failure;

@@ -21,8 +21,8 @@ use tower_chat::{
     run::RunId,
     store::{
         self, CallSelection, DescriptionPatch, Directory, Head, History, HistorySummary,
-        InvocationQuery, Invocations, Journal, Lease, LeaseEnd, Revision, StoreError, Summaries,
-        ToolTotals,
+        InvocationQuery, Invocations, Journal, Lease, LeaseEnd, Maintenance, Revision, StoreError,
+        Summaries, ToolTotals,
         author::{OpenRunContent, Staged, Write},
     },
 };
@@ -188,6 +188,107 @@ async fn the_summary_in_force_is_shown_with_the_messages_that_it_covers() {
             "Find my things.",
         ],
     );
+}
+
+/// Forks a conversation before the message `before`.
+async fn fork(store: &MemoryStore, from: &str, before: u64, to: &str) {
+    store.fork_at(&key(from), Some(before), &key(to)).await.unwrap();
+}
+
+fn unescaped(link: &str) -> String {
+    link.replace("&amp;", "&").replace("&#38;", "&")
+}
+
+/// Returns the links of the page that contain this text.
+fn links(page: &str, text: &str) -> Vec<String> {
+    let links = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    links.filter(|link| link.contains(text)).map(unescaped).collect()
+}
+
+#[tokio::test]
+async fn a_branch_and_its_parent_link_to_each_other() {
+    let store = filled().await;
+    let request = ChatRequest::user("And my hat?").in_conversation(key("errands"));
+    let steps = vec![Step::text("It is on your head.")];
+    let run = pipeline(&store, steps, PersistenceMode::PerRun).oneshot(request);
+    run.await.unwrap().collect().await.unwrap();
+    fork(&store, "errands", 5, "a hat").await;
+    fork(&store, "errands", 1, HOSTILE_BRANCH).await;
+    let title = DescriptionPatch::new().with_title("No <b>hat</b>");
+    store.change_description(&key("a hat"), &title).await.unwrap();
+    let router = Inspector::new(store.clone()).into_router();
+
+    let parent = page(&router, "/conversation?scope=alice&id=errands").await;
+    assert!(!parent.contains("branch of") && !parent.contains("All branches"), "{parent}");
+    assert_in_order(&parent, &["<h2>Branches</h2>", "</ul>", "Find my things."]);
+    assert_in_order(
+        &parent,
+        &["No &#60;b&#62;hat", "<small><bdi>a hat</bdi>", ", after message 4"],
+    );
+    assert_in_order(&parent, &["&#60;i&#62;\\u{202e}", ", before its first message"]);
+    assert!(!parent.contains("<i>") && !parent.contains('\u{202e}'), "{parent}");
+
+    let branch = links(&parent, "id=a%20hat");
+    let branch = page(&router, &branch[0]).await;
+    assert_in_order(&branch, &["<dt>branch of</dt>", "errands", ", after message 4"]);
+    assert!(!branch.contains("<h2>Branches</h2>") && !branch.contains("And my hat?"));
+    let link = &links(&branch, "id=errands")[0];
+    let shown = page(&router, link).await;
+    assert_in_order(&shown, &["The keys are here.", "The latest messages"]);
+    assert!(!shown.contains("And my hat?"), "the link leads to the messages of the branch");
+
+    store.delete(&key("errands")).await.unwrap();
+    let branch = page(&router, "/conversation?scope=alice&id=a%20hat").await;
+    assert_in_order(&branch, &["<dt>branch of</dt>", "errands, which was deleted", "message 4"]);
+    assert_eq!(links(&branch, "id=errands"), [""; 0]);
+}
+
+const HOSTILE_BRANCH: &str = "<i>\u{202e} & \"branch\"";
+
+#[tokio::test]
+async fn the_id_of_a_parent_in_another_scope_is_not_shown() {
+    let store = filled().await;
+    let bob = ConversationKey::new("bob", "copied");
+    store.fork_at(&key("errands"), None, &bob).await.unwrap();
+    let router = Inspector::new(store).into_router();
+    let shown = page(&router, "/conversation?scope=bob&id=copied").await;
+    assert_in_order(&shown, &["branch of", "a conversation of another scope", "after message 4"]);
+    assert!(!shown.contains("errands"), "{shown}");
+    let parent = page(&router, "/conversation?scope=alice&id=errands").await;
+    assert!(!parent.contains("Branches") && !parent.contains("copied"), "{parent}");
+}
+
+#[tokio::test]
+async fn the_pages_of_branches_list_every_branch_once() {
+    let store = filled().await;
+    for number in 0..61 {
+        fork(&store, "errands", 5, &format!("branch {number:02}")).await;
+    }
+    let router = Inspector::new(store).into_router();
+    let parent = page(&router, "/conversation?scope=alice&id=errands").await;
+    assert_eq!(parent.matches("after message 4").count(), 10);
+    let all = links(&parent, "branches_of=errands");
+    assert_eq!(all.len(), 1, "{parent}");
+    let (mut next, mut found) = (Some(all[0].clone()), Vec::new());
+    while let Some(address) = next {
+        let page = page(&router, &address).await;
+        assert_in_order(&page, &["<h1>Branches</h1>", "id=errands", "errands"]);
+        assert!(page.contains(r#"name="branches_of" value="errands""#), "{page}");
+        let ids = page.split("<bdi>").filter_map(|piece| piece.split("</bdi>").next());
+        found.extend(ids.filter(|id| id.starts_with("branch ")).map(str::to_owned));
+        next = links(&page, "after=").pop();
+    }
+    let count = found.len();
+    found.sort();
+    found.dedup();
+    assert_eq!((found.len(), count), (61, 61));
+    let searched = page(&router, "/?scope=alice&branches_of=errands&q=branch%2007").await;
+    assert!(searched.contains("branch 07") && !searched.contains("branch 08"), "{searched}");
+    let none = page(&router, "/?scope=alice&branches_of=nowhere").await;
+    assert!(none.contains("No conversations."), "{none}");
+    let all_scopes = Inspector::new(filled().await).with_all_scopes().into_router();
+    let missing = send(&all_scopes, get("/?branches_of=errands")).await;
+    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
 }
 
 fn end(run: &str, end: &str) -> Request<Body> {
