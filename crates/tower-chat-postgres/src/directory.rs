@@ -99,8 +99,9 @@ async fn batch_after(
     let last_hour = active.into_iter().chain(before).min().unwrap_or(i64::MAX) / HOUR;
     let asked = query.scope.as_deref().map(stored_key::key_part);
     let parent = query.parent.as_ref();
+    let parent = parent.map(|parent| (parent.scope().as_bytes(), parent.id().as_bytes()));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let values: [&dyn Parameter; 14] = [
+    let mut values: Vec<&dyn Parameter> = vec![
         &asked,
         &None::<Vec<u8>>,
         &limit,
@@ -113,18 +114,23 @@ async fn batch_after(
         &active,
         &scope,
         &id,
-        &parent.map(|parent| parent.scope().as_bytes()),
-        &parent.map(|parent| parent.id().as_bytes()),
     ];
     let action = "list the directory";
     let statements = &connections.statements.directory;
+    let (list, list_all) = match &parent {
+        Some((parent_scope, parent_id)) => {
+            values.extend([parent_scope as &dyn Parameter, parent_id]);
+            (&statements.branches, &statements.branches_of_all)
+        }
+        None => (&statements.list, &statements.list_all),
+    };
     let [rows] = match &asked {
         Some(scope) => {
-            let query = Query { sql: &statements.list, values: &values };
+            let query = Query { sql: list, values: &values };
             connections.read(action, scope, [query]).await?
         }
         None => {
-            let query = Query { sql: &statements.list_all, values: &values };
+            let query = Query { sql: list_all, values: &values };
             connections.read_all_scopes(action, [query]).await?
         }
     };

@@ -20,6 +20,10 @@ pub(crate) struct DirectoryStatements {
     pub(crate) list: String,
     /// Reads a page of the conversations of all scopes.
     pub(crate) list_all: String,
+    /// Reads a page of the branches of a conversation in one scope.
+    pub(crate) branches: String,
+    /// Reads a page of the branches of a conversation in all scopes.
+    pub(crate) branches_of_all: String,
     pub(crate) runs: String,
     pub(crate) last_messages: String,
     pub(crate) describe: String,
@@ -94,14 +98,23 @@ const PAGE: &str = "AND c.active_hour BETWEEN $4 AND $5
     AND c.created >= $8 AND (c.created < $9) IS NOT FALSE
     AND ($10::bigint IS NULL OR c.last_active < $10
         OR c.last_active = $10 AND ({scope}, {id}) > ($11::bytea, $12::bytea))
-    AND ($13::bytea IS NULL OR c.parent_scope = $13 AND c.parent_conversation = $14::bytea)
+    {selected}
     ORDER BY c.active_hour DESC, c.last_active DESC, {scope}, {id}
     LIMIT $3";
 
-fn summaries(extent: QueryExtent) -> String {
+/// The condition that selects the branches of one conversation. The index `branches` contains the
+/// scope and the key of the parent.
+const BRANCHES: &str = "AND c.parent_key = sha256($13::bytea || $14::bytea)
+    AND c.parent_scope = $13 AND c.parent_conversation = $14";
+
+/// Returns the statement that reads the summaries of conversations. `selected` is a further
+/// condition, or empty.
+fn summaries(extent: QueryExtent, selected: &str) -> String {
     let page = match extent {
         QueryExtent::Conversation => String::new(),
-        QueryExtent::Scope | QueryExtent::All => PAGE.replace("{scope}", SCOPE).replace("{id}", ID),
+        QueryExtent::Scope | QueryExtent::All => {
+            PAGE.replace("{scope}", SCOPE).replace("{id}", ID).replace("{selected}", selected)
+        }
     };
     let order = match extent {
         QueryExtent::Conversation => String::new(),
@@ -140,9 +153,11 @@ impl DirectoryStatements {
     pub(crate) fn new(layout: &Layout) -> Self {
         let named = |sql: String| layout.with_schema(&sql);
         Self {
-            summary: named(summaries(QueryExtent::Conversation)),
-            list: named(summaries(QueryExtent::Scope)),
-            list_all: named(summaries(QueryExtent::All)),
+            summary: named(summaries(QueryExtent::Conversation, "")),
+            list: named(summaries(QueryExtent::Scope, "")),
+            list_all: named(summaries(QueryExtent::All, "")),
+            branches: named(summaries(QueryExtent::Scope, BRANCHES)),
+            branches_of_all: named(summaries(QueryExtent::All, BRANCHES)),
             runs: named(format!(
                 "SELECT u.run, u.mode, u.began, u.last, {MODEL}, o.run IS NOT NULL, {counts},
                      u.cost_nanos
@@ -226,6 +241,8 @@ impl DirectoryStatements {
             ("described", Scope::Conversation, self.described.clone()),
             ("directory", Scope::One, self.list.clone()),
             ("directory_of_all", Scope::All, self.list_all.clone()),
+            ("branches", Scope::One, self.branches.clone()),
+            ("branches_of_all", Scope::All, self.branches_of_all.clone()),
         ];
         for (extent, scope) in [
             (QueryExtent::Conversation, Scope::Conversation),

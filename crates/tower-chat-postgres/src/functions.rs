@@ -127,9 +127,11 @@ BEGIN
         EXIT WHEN v_present;
         INSERT INTO {schema}.conversations
             (scope, conversation, long_scope, long_conversation, incarnation, last_sequence,
-            created, last_active, parent_scope, parent_conversation, parent_position)
+            created, last_active, parent_scope, parent_conversation, parent_position,
+            parent_key)
         VALUES (p_scope, p_conversation, p_long_scope, p_long_conversation, p_incarnation, 0,
-            p_made, p_made, p_parent_scope, p_parent_conversation, p_parent_position)
+            p_made, p_made, p_parent_scope, p_parent_conversation, p_parent_position,
+            sha256(p_parent_scope || p_parent_conversation))
         ON CONFLICT DO NOTHING;
         -- If another writer has inserted the row first, the next pass reads it.
         EXIT WHEN FOUND;

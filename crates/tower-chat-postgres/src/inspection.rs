@@ -70,7 +70,7 @@ fn every_statement_is_limited_to_one_conversation() {
     }
     of_scopes.dedup();
     let exceptions = ["list", "list_after", "list_long", "list_long_after", "open_runs"];
-    let directory = ["directory", "directory_of_all", "usage"];
+    let directory = ["directory", "directory_of_all", "branches", "branches_of_all", "usage"];
     let scopes = ["scopes", "scopes_long"];
     let questions = ["invocations", "tool_totals", "invocations", "tool_totals"];
     assert_eq!(of_scopes, [exceptions.as_slice(), &directory, &scopes, &questions].concat());
@@ -115,7 +115,7 @@ fn every_index_begins_with_the_scope_and_the_schema_has_no_sequences_or_foreign_
     assert_eq!(sql.matches("PRIMARY KEY").count(), tables);
     for index in sql.split("CREATE INDEX").skip(1) {
         let columns = index.split_once('(').unwrap().1;
-        let is_led_by_the_key = ["scope, conversation", "scope, active_hour"]
+        let is_led_by_the_key = ["scope, conversation", "scope, active_hour", "scope, parent_key"]
             .iter()
             .any(|key| columns.starts_with(key));
         assert!(is_led_by_the_key, "{index}");

@@ -238,10 +238,13 @@ fn marks(layout: &Layout) -> String {
             ADD COLUMN parent_scope bytea, -- of the original, if the conversation is a branch
             ADD COLUMN parent_conversation bytea,
             ADD COLUMN parent_position bigint,
+            ADD COLUMN parent_key bytea, -- SHA-256 of the parent's scope and id, for the index
             -- The number of rewrites that changed messages.
             ADD COLUMN rewrites bigint NOT NULL DEFAULT 0,
             -- The part of the conversation that the next run needs to load, in JSON.
             ADD COLUMN load_from text;
+        CREATE INDEX branches ON {schema}.conversations (scope, parent_key)
+        WHERE parent_key IS NOT NULL;
         CREATE TABLE {schema}.store_marks (holds_sealed boolean NOT NULL);
         INSERT INTO {schema}.store_marks SELECT EXISTS (
             SELECT 1 FROM {schema}.conversations AS c

@@ -172,9 +172,9 @@ impl Statements {
                 "INSERT INTO {schema}.conversations (scope, conversation, long_scope,
                      long_conversation, incarnation, last_sequence, pruned, created, last_active,
                      mode, title, metadata, description_version, runs, last_run, parent_scope,
-                     parent_conversation, parent_position)
+                     parent_conversation, parent_position, parent_key)
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12, $13, $14, $15,
-                     $16, $17)
+                     $16, $17, sha256($15::bytea || $16::bytea))
                  ON CONFLICT DO NOTHING"
                     .to_owned(),
             ),

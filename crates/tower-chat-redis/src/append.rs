@@ -12,6 +12,7 @@ use tower_chat_core::{
 
 use crate::{
     answer::{Answer, damaged, number},
+    branches,
     conversation::newer,
     directory::{self, write_counts},
     failure::foreign,
@@ -37,7 +38,7 @@ const ATTEMPTS: usize = 16;
 /// first execution has stored it.
 ///
 /// If the write may create its conversation, this function first adds the conversation to the list
-/// of its scope.
+/// of its scope, and a branch to the index of its parent.
 pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revision, StoreError> {
     let is_repeatable = !write.messages().is_empty() || write.claims().is_empty();
     let may_make = write.expected().incarnation == 0;
@@ -48,6 +49,9 @@ pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revisio
             true => Some(list::add_to_list(settings, write.key()).await?),
             false => None,
         };
+        if let (Some(listing), Some(parent)) = (&listing, write.parent()) {
+            branches::add(settings, &parent.key, write.key(), &listing.token).await?;
+        }
         let call = call(settings, write, listing.as_ref());
         let answer = settings.connections.change(ACTION, is_repeatable, &call).await?;
         match outcome(write, answer)? {

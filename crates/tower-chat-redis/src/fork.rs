@@ -19,6 +19,7 @@ use tower_chat_core::{
 
 use crate::{
     answer::{Answer, corrupt},
+    branches,
     conversation::visible,
     directory,
     failure::foreign,
@@ -239,6 +240,8 @@ impl Copy<'_> {
         let mode = entry.last_mode.map(PersistenceMode::as_str).unwrap_or_default();
         for _ in 0..list::ATTEMPTS {
             let listing = list::add_to_list(self.settings, self.to).await?;
+            let (parent, token) = (&original.parent.key, &listing.token);
+            let is_new = branches::add(self.settings, parent, self.to, token).await?;
             let call = COPY_END
                 .on(keys.clone())
                 .with(self.revision.incarnation)
@@ -262,7 +265,12 @@ impl Copy<'_> {
             let answer = self.settings.connections.change(ACTION, true, &call).await?;
             match Answer::new(answer)?.text()?.as_str() {
                 "made" => return Ok(self.revision),
-                "exists" => return Err(StoreError::Exists { key: self.to.clone() }),
+                "exists" => {
+                    if is_new {
+                        branches::remove(self.settings, parent, self.to, token).await;
+                    }
+                    return Err(StoreError::Exists { key: self.to.clone() });
+                }
                 "late" => {}
                 "incomplete" => {
                     let reason = "the staged copy expired before it was complete";

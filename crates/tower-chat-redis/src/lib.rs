@@ -133,6 +133,7 @@
 
 mod answer;
 mod append;
+mod branches;
 mod connections;
 mod conversation;
 mod directory;

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The time between the addition of an id to the list and the creation of the conversation.
-const WINDOW: Duration = Duration::from_secs(60);
+pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// The maximum number of times that a write adds its conversation to the list, because it could not
 /// create the conversation in time.

@@ -89,6 +89,12 @@ impl Names {
         format!("{}:{{{}/*}}:list", self.prefix, half(scope))
     }
 
+    /// Returns the name of the hash with the branches of a conversation. The key is on the server of
+    /// the list of the conversation's scope.
+    pub(crate) fn branches(&self, parent: &ConversationKey) -> String {
+        format!("{}:{{{}/*}}:branches:{}", self.prefix, half(parent.scope()), half(parent.id()))
+    }
+
     /// Returns a pattern that matches the names of all lists, and possibly other names.
     pub(crate) fn lists(&self) -> String {
         let mut pattern = String::new();
@@ -273,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_and_its_creation_tokens_have_one_hash_tag_that_no_conversation_has() {
+    fn a_list_its_creation_tokens_and_branches_have_one_hash_tag_that_no_conversation_has() {
         let names = Names::new("tower-chat");
         let mut tags = HashSet::new();
         for scope in halves() {
@@ -281,6 +287,8 @@ mod tests {
             for id in halves() {
                 let key = ConversationKey::new(&*scope, &*id);
                 assert_eq!(tag(&names.creation_tokens(&key)), tag(&list));
+                assert_eq!(tag(&names.branches(&key)), tag(&list));
+                assert_eq!(names.read_list(&names.branches(&key)), None);
                 assert_ne!(tag(&names.conversation(&key).head()), tag(&list));
             }
             assert!(tags.insert(tag(&list).to_owned()), "{scope:?}");

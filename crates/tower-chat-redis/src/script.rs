@@ -126,6 +126,9 @@ pub(crate) static ADD_TO_LIST: Script = Script::new(include_str!("scripts/add_to
 pub(crate) static REMOVE_FROM_LIST: Script =
     Script::new(include_str!("scripts/remove_from_list.lua"));
 
+pub(crate) static ADD_BRANCH: Script = Script::new(include_str!("scripts/add_branch.lua"));
+pub(crate) static REMOVE_BRANCH: Script = Script::new(include_str!("scripts/remove_branch.lua"));
+
 #[cfg(feature = "delivery")]
 pub(crate) static WRITE_RUN: Script =
     Script::new(concat!("#!lua\n", include_str!("scripts/write_run.lua")));

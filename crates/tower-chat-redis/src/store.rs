@@ -10,8 +10,8 @@ use tower_chat_core::{
         AddedSummary, CallSelection, ConversationPage, ConversationQuery, ConversationRows,
         ConversationSummary, Description, Directory, Fork, Head, History, HistoryStore,
         HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
-        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
-        ToolTotals, UsageQuery, UsageTotals,
+        Parent, Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries,
+        ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{
             LoadFrom, OpenRunContent, SealMark, SealedChange, Slot, TaskQueue, Ticket, Write,
         },
@@ -21,7 +21,7 @@ use tower_chat_core::{
 use crate::{
     OpenError, RedisOptions,
     answer::{self, Answer},
-    append,
+    append, branches,
     connections::{Connections, Target},
     directory,
     failure::{Failure, Meaning, foreign},
@@ -454,7 +454,12 @@ async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, Stor
         other => return Err(foreign(other)),
     }
     let was_there = answer.text()? == "1";
-    list::remove_from_list(settings, key, &answer.text()?).await;
+    let (token, parent) = (answer.text()?, answer.text()?);
+    list::remove_from_list(settings, key, &token).await;
+    // A parent that cannot be read does not prevent the deletion.
+    if let Ok(Parent { key: parent, .. }) = serde_json::from_str(&parent) {
+        branches::remove(settings, &parent, key, &token).await;
+    }
     Ok(was_there)
 }
 

@@ -9,8 +9,9 @@ use crate::common::{
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationQuery, ConversationState, Description, Directory, HistoryStore, ModelUsage,
-        Revision, RunActivity, UsageGroup, UsageGrouping, UsageQuery, UsageSum, author::Write,
+        ConversationQuery, ConversationState, Description, Directory, HistoryStore, Maintenance,
+        ModelUsage, Parent, Revision, RunActivity, UsageGroup, UsageGrouping, UsageQuery, UsageSum,
+        author::Write,
     },
 };
 use tower_chat_postgres::PostgresStore;
@@ -217,4 +218,63 @@ async fn a_conversation_is_found_by_the_primary_key_in_a_scope_without_statistic
     let plan = client.query(&sql, &[]).await.unwrap();
     let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
     assert!(plan[0].contains("conversations_pkey"), "{plan:#?}");
+}
+
+/// The other conversations of the scope were active later, so that the index by activity would find
+/// the branches last.
+#[tokio::test]
+async fn branches_are_found_by_an_index_in_a_large_scope() {
+    let (schema, user) = (schema(), ordinary_user().await);
+    PostgresStore::options().with_schema(&schema).connect(&user).await.unwrap();
+    let client = raw(&user).await;
+    let table = format!("{}.conversations", quoted(&schema));
+    let insert = format!(
+        "INSERT INTO {table} (scope, conversation, incarnation, last_sequence, last_active,
+             created, parent_scope, parent_conversation, parent_key)
+         SELECT 'large'::bytea, convert_to(lpad(i::text, 36, '0'), 'UTF8'), 1, 1,
+             i * 3600000::bigint, i, p.scope, p.conversation, sha256(p.scope || p.conversation)
+         FROM generate_series(1, 5000) AS i
+         LEFT JOIN (SELECT 'large'::bytea AS scope, 'p'::bytea AS conversation) AS p ON i <= 10"
+    );
+    client.batch_execute(&insert).await.unwrap();
+    let question = "WHERE scope = 'large' AND active_hour BETWEEN 0 AND 9000
+            AND parent_key = sha256('large'::bytea || 'p'::bytea)
+            AND parent_scope = 'large' AND parent_conversation = 'p'
+        ORDER BY active_hour DESC, last_active DESC LIMIT 51";
+    for statistics in ["", "ANALYZE"] {
+        if !statistics.is_empty() {
+            client.batch_execute(&format!("{statistics} {table}")).await.unwrap();
+        }
+        let sql = format!("EXPLAIN SELECT last_sequence FROM {table} {question}");
+        let plan = client.query(&sql, &[]).await.unwrap();
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        assert!(
+            plan.iter()
+                .any(|line| line.contains(" on branches ") || line.contains("using branches ")),
+            "{plan:#?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn branches_of_a_parent_with_a_long_key_are_found() {
+    let store = open(options()).await;
+    let of = |end: &str| ConversationKey::new("s".repeat(3000), "c".repeat(3000) + end);
+    let (parent, other) = (of("a"), of("b"));
+    append(&store, write(&parent, Revision::ABSENT, &["one"])).await.unwrap();
+    let branch = ConversationKey::new(parent.scope(), "branch");
+    store.fork_at(&parent, None, &branch).await.unwrap();
+    let appended = write(&of("c"), Revision::ABSENT, &["one"]);
+    let appended = appended.with_parent(Some(Parent::new(parent.clone(), 1)));
+    append(&store, appended).await.unwrap();
+    for (parent, expected) in [(&parent, vec![branch, of("c")]), (&other, vec![])] {
+        for query in
+            [ConversationQuery::in_scope(parent.scope()), ConversationQuery::in_all_scopes()]
+        {
+            let page = store.conversations(&query.branches_of(parent.clone())).await.unwrap();
+            let mut found: Vec<_> = page.conversations.into_iter().map(|it| it.key).collect();
+            found.sort_by_key(|key| key.id().len());
+            assert_eq!(found, expected);
+        }
+    }
 }

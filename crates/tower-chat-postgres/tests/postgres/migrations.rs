@@ -34,7 +34,7 @@ const WITHOUT_DIRECTORY: &str = "
         DROP COLUMN runs_without_open, DROP COLUMN last_run_without_open, DROP COLUMN mode,
         DROP COLUMN title, DROP COLUMN metadata, DROP COLUMN description_version,
         DROP COLUMN parent_scope, DROP COLUMN parent_conversation, DROP COLUMN parent_position,
-        DROP COLUMN rewrites, DROP COLUMN load_from;";
+        DROP COLUMN parent_key, DROP COLUMN rewrites, DROP COLUMN load_from;";
 
 const REVISION: Revision = Revision { incarnation: 7, sequence: 1 };
 

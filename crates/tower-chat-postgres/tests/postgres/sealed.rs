@@ -51,7 +51,7 @@ async fn migrated_tables_refuse_plain_writes_if_they_contain_sealed_data() {
                 DROP TABLE {schema}.history_summaries;
                 ALTER TABLE {schema}.conversations DROP COLUMN parent_scope,
                     DROP COLUMN parent_conversation, DROP COLUMN parent_position,
-                    DROP COLUMN rewrites, DROP COLUMN load_from;
+                    DROP COLUMN parent_key, DROP COLUMN rewrites, DROP COLUMN load_from;
                 UPDATE {schema}.schema_version SET version = 6";
             let client = raw(&address).await;
             client.batch_execute(&sql.replace("{schema}", &quoted(&schema))).await.unwrap();

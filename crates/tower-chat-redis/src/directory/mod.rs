@@ -4,7 +4,8 @@
 //! of its writes update. There is no index of the entries by last activity: in a cluster, such an
 //! index would be on another server than most conversations, so that each write would take an
 //! additional round trip. A query of several conversations therefore reads the entries of all
-//! conversations on the lists of their scopes.
+//! conversations on the lists of their scopes. A query of the branches of a conversation reads only
+//! the entries of the branches ([`crate::branches`]).
 
 mod adopt;
 mod describe;
@@ -37,6 +38,7 @@ use self::{
 };
 use crate::{
     answer::{Answer, corrupt, number},
+    branches,
     conversation::{Fields, newer},
     failure::foreign,
     list::{Listed, remove_from_list},
@@ -120,33 +122,68 @@ pub(crate) async fn conversations(
     settings: &Settings,
     query: &ConversationQuery,
 ) -> Result<ConversationPage, StoreError> {
-    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
-    for scope in scopes(settings, query.scope.as_deref()).await? {
-        let mut listed = Listed::new(settings, &scope, None);
-        while let Some(keys) = listed.next(PAGE).await? {
-            let summaries = join_all(keys.iter().map(|key| summary(settings, key))).await;
-            let mut gone = Vec::new();
-            for (key, summary) in keys.into_iter().zip(summaries) {
-                match summary {
-                    Ok(Some(summary)) if query.fits(&summary) => found.push(summary),
-                    Ok(Some(_)) => {}
-                    Ok(None) => gone.push(key),
-                    Err(StoreError::Corrupt { reason }) => {
-                        unreadable.push(UnreadableConversation::new(key, reason));
-                    }
-                    Err(error) => return Err(error),
-                }
+    let mut found = Found::default();
+    if let Some(parent) = &query.parent {
+        let mut keys = branches::indexed(settings, parent).await?;
+        keys.retain(|key| query.concerns(key));
+        for keys in keys.chunks(PAGE) {
+            let gone = found.read(settings, query, keys.to_vec()).await?;
+            branches::remove_all(settings, parent, &gone).await;
+        }
+    } else {
+        for scope in scopes(settings, query.scope.as_deref()).await? {
+            let mut listed = Listed::new(settings, &scope, None);
+            while let Some(keys) = listed.next(PAGE).await? {
+                let gone = found.read(settings, query, keys).await?;
+                join_all(gone.iter().map(|key| remove_from_list(settings, key, ""))).await;
             }
-            found.sort_by_cached_key(DirectoryCursor::after);
-            // One more conversation than the limit shows that there is a next page.
-            found.truncate(query.limit.saturating_add(1));
-            join_all(gone.iter().map(|key| remove_from_list(settings, key, ""))).await;
         }
     }
-    let mut page = ConversationPage::of_all(query, found);
+    let mut page = ConversationPage::of_all(query, found.summaries);
     // Unreadable conversations have no position in the order of the pages.
-    page.unreadable = if query.after.is_none() { unreadable } else { Vec::new() };
+    page.unreadable = if query.after.is_none() { found.unreadable } else { Vec::new() };
     Ok(page)
+}
+
+/// The conversations that match a query, of those that were read.
+#[derive(Default)]
+struct Found {
+    summaries: Vec<ConversationSummary>,
+    unreadable: Vec<UnreadableConversation>,
+}
+
+impl Found {
+    /// Reads conversations concurrently. Returns those that do not exist, and, for a query of
+    /// branches, those that have another parent.
+    async fn read(
+        &mut self,
+        settings: &Settings,
+        query: &ConversationQuery,
+        keys: Vec<ConversationKey>,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        let summaries = join_all(keys.iter().map(|key| summary(settings, key))).await;
+        let mut gone = Vec::new();
+        for (key, summary) in keys.into_iter().zip(summaries) {
+            match summary {
+                Ok(Some(summary)) if query.fits(&summary) => self.summaries.push(summary),
+                Ok(Some(summary)) => {
+                    let parent = summary.parent.map(|parent| parent.key);
+                    if query.parent.is_some() && parent != query.parent {
+                        gone.push(key);
+                    }
+                }
+                Ok(None) => gone.push(key),
+                Err(StoreError::Corrupt { reason }) => {
+                    self.unreadable.push(UnreadableConversation::new(key, reason));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.summaries.sort_by_cached_key(DirectoryCursor::after);
+        // One more conversation than the limit shows that there is a next page.
+        self.summaries.truncate(query.limit.saturating_add(1));
+        Ok(gone)
+    }
 }
 
 /// Returns the usage of runs.

@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall,
     store::{
-        Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, LeaseEnd, Maintenance,
-        Revision, SequencePosition, StoreError, ToolCallQueries,
+        ConversationQuery, Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease,
+        LeaseEnd, Maintenance, Parent, Revision, SequencePosition, StoreError, ToolCallQueries,
         author::{Staged, ToolRecord, Write},
     },
 };
@@ -328,4 +328,82 @@ async fn a_prune_removes_the_data_of_pruned_messages_and_begins_another_life() {
     let after: String = ask(&mut connection, &["HGET", &head, "life"]).await.unwrap();
     assert_ne!(life, after);
     assert_eq!(texts(&store, &key).await, ["left"]);
+}
+
+async fn branches_of(store: &RedisStore, parent: &str) -> Vec<String> {
+    let query = ConversationQuery::in_scope("scope").branches_of(key(parent));
+    let page = store.conversations(&query).await.unwrap();
+    let mut ids: Vec<_> =
+        page.conversations.iter().map(|found| found.key.id().to_owned()).collect();
+    ids.sort();
+    ids
+}
+
+#[tokio::test]
+async fn deleting_a_branch_removes_it_from_the_index_and_deleting_the_parent_does_not() {
+    let prefix = prefix();
+    let store = open(options().with_prefix(&prefix)).await;
+    let mut connection = raw(&address()).await;
+    append(&store, write(&key("parent"), Revision::ABSENT, &["a"])).await.unwrap();
+    for branch in ["first", "second"] {
+        store.fork_at(&key("parent"), None, &key(branch)).await.unwrap();
+    }
+    let imported = write(&key("third"), Revision::ABSENT, &["a"]);
+    let parent = Parent::new(key("parent"), 1);
+    append(&store, imported.with_parent(Some(parent.clone()))).await.unwrap();
+    assert_eq!(branches_of(&store, "parent").await, ["first", "second", "third"]);
+    assert!(store.delete(&key("parent")).await.unwrap());
+    assert!(store.delete(&key("second")).await.unwrap());
+    assert_eq!(branches_of(&store, "parent").await, ["first", "third"]);
+    // A conversation that is created again without a parent is no branch.
+    append(&store, write(&key("second"), Revision::ABSENT, &["b"])).await.unwrap();
+    assert_eq!(branches_of(&store, "parent").await, ["first", "third"]);
+    for branch in ["first", "second", "third"] {
+        assert!(store.delete(&key(branch)).await.unwrap());
+    }
+    assert_eq!(names(&mut connection, &prefix).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_index_keeps_an_expired_branch_until_no_writer_can_create_it() {
+    let prefix = prefix();
+    let store = open(options().with_prefix(&prefix)).await;
+    let mut connection = raw(&address()).await;
+    append(&store, write(&key("parent"), Revision::ABSENT, &["a"])).await.unwrap();
+    store.fork_at(&key("parent"), None, &key("ended")).await.unwrap();
+    for part in ["head", "messages", "directory"] {
+        let name = format!("{prefix}:{{scope/ended}}:{part}");
+        ask::<()>(&mut connection, &["DEL", &name]).await.unwrap();
+    }
+    let index = format!("{prefix}:{{scope/*}}:branches:parent");
+    let member = r#"["scope","ended"]"#;
+    assert_eq!(branches_of(&store, "parent").await, [""; 0]);
+    let value: String = ask(&mut connection, &["HGET", &index, member]).await.unwrap();
+    let (at, token) = value.split_once(' ').unwrap();
+    // Two minutes after the addition, no writer can create the branch.
+    let earlier = format!("{} {token}", at.parse::<u64>().unwrap() - 120_001);
+    ask::<()>(&mut connection, &["HSET", &index, member, &earlier]).await.unwrap();
+    assert_eq!(branches_of(&store, "parent").await, [""; 0]);
+    assert_eq!(ask::<u64>(&mut connection, &["EXISTS", &index]).await.unwrap(), 0);
+}
+
+/// The token of a writer that may still create the branch remains if another conversation with the
+/// key of the branch is deleted.
+#[tokio::test]
+async fn deleting_a_branch_keeps_the_token_of_another_writer() {
+    let prefix = prefix();
+    let store = open(options().with_prefix(&prefix)).await;
+    let mut connection = raw(&address()).await;
+    append(&store, write(&key("parent"), Revision::ABSENT, &["a"])).await.unwrap();
+    store.fork_at(&key("parent"), None, &key("branch")).await.unwrap();
+    let error = store.fork_at(&key("parent"), None, &key("branch")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
+    let index = format!("{prefix}:{{scope/*}}:branches:parent");
+    let member = r#"["scope","branch"]"#;
+    let value: String = ask(&mut connection, &["HGET", &index, member]).await.unwrap();
+    let value = format!("{value}another");
+    ask::<()>(&mut connection, &["HSET", &index, member, &value]).await.unwrap();
+    assert!(store.delete(&key("branch")).await.unwrap());
+    assert_eq!(ask::<u64>(&mut connection, &["EXISTS", &index]).await.unwrap(), 1);
+    assert_eq!(branches_of(&store, "parent").await, [""; 0]);
 }

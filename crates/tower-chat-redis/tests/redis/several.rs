@@ -16,8 +16,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Maintenance, Revision, SequencePosition, StoreError,
-        ToolCallQueries,
+        ConversationQuery, Directory, HistoryStore, InvocationQuery, Keep, Maintenance, Revision,
+        SequencePosition, StoreError, ToolCallQueries,
         author::{ToolRecord, Write},
     },
 };
@@ -255,8 +255,9 @@ async fn a_fork_whose_target_already_exists_fails_and_leaves_no_keys() {
     assert!(about_the_store <= 2, "the check precedes the copy");
 
     // A fork sends these requests: the check of the target, three reads of the original, the write
-    // of the temporary keys, the addition to the list, and the rename. The proxy delays the rename.
-    proxy.hold_the_question_after(about_the_store + 6);
+    // of the temporary keys, the additions to the list and to the index of branches, and the rename.
+    // The proxy delays the rename.
+    proxy.hold_the_question_after(about_the_store + 7);
     let (from, meanwhile) = (key("from"), key("meanwhile"));
     let (forked, ()) = tokio::join!(forking.fork_at(&from, None, &meanwhile), async {
         proxy.held().await;
@@ -269,6 +270,25 @@ async fn a_fork_whose_target_already_exists_fails_and_leaves_no_keys() {
     expected.extend(parts.map(|part| format!("{prefix}:{{scope/meanwhile}}:{part}")));
     expected.sort();
     assert_eq!(left(&mut connection).await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_branches_of_a_conversation_are_found_without_reading_other_conversations() {
+    let (_, store, proxy, other) = forking_through_a_proxy().await;
+    let parent = key("parent");
+    append(&store, write(&parent, Revision::ABSENT, &["a"])).await.unwrap();
+    for number in 0..20 {
+        let key = key(&format!("other {number}"));
+        append(&store, write(&key, Revision::ABSENT, &["b"])).await.unwrap();
+    }
+    store.fork_at(&parent, None, &key("branch")).await.unwrap();
+    let branches = ConversationQuery::in_scope("scope").branches_of(parent);
+    let asked = proxy.asked();
+    let page = other.conversations(&branches).await.unwrap();
+    assert_eq!(page.conversations.len(), 1);
+    // One request reads the index, and one request reads the entry of the branch. The server may
+    // request the code of a script.
+    assert!(proxy.asked() - asked <= 3, "{}", proxy.asked() - asked);
 }
 
 #[tokio::test(flavor = "multi_thread")]

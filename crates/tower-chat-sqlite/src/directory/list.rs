@@ -91,8 +91,11 @@ pub(crate) fn conversations(
 /// match the query, in the order of the pages. Conditions on the hour of the last activity let
 /// SQLite use the index.
 fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
+    // Without `INDEXED BY`, SQLite would use the index by activity, because that index supplies the
+    // order of the pages, and would read all conversations of the scope.
+    let index = if query.parent.is_some() { "INDEXED BY branches" } else { "" };
     let mut sql = format!(
-        "SELECT {COLUMNS}, {LAST_ACTIVE} AS active FROM conversations c WHERE {NOT_DELETED}"
+        "SELECT {COLUMNS}, {LAST_ACTIVE} AS active FROM conversations c {index} WHERE {NOT_DELETED}"
     );
     let mut values: Vec<Value> = Vec::new();
     let mut bound = |condition: &str, value: Value| {
@@ -241,4 +244,31 @@ pub(crate) fn messages_before(
         return Err(read::missing(key, last.saturating_add(1)));
     }
     Ok(MessagePage::new(messages, earlier))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    #[test]
+    fn branches_are_found_by_an_index() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection).unwrap();
+        let parent = || ConversationKey::new("alice", "support");
+        let in_scope = ConversationQuery::in_scope("alice").branches_of(parent());
+        let later = in_scope.clone().active_since(SystemTime::UNIX_EPOCH);
+        let in_all_scopes = ConversationQuery::in_all_scopes().branches_of(parent());
+        for query in [in_scope, later, in_all_scopes] {
+            let (sql, values) = statement(&query);
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let plan: Vec<String> = statement
+                .query_map(rusqlite::params_from_iter(values), |row| row.get("detail"))
+                .unwrap()
+                .collect::<Result<_, _>>()
+                .unwrap();
+            let search = "SEARCH c USING INDEX branches (parent_scope=? AND parent_conversation=?)";
+            assert_eq!(plan[0], search, "{plan:?}");
+        }
+    }
 }
