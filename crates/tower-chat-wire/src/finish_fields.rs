@@ -102,7 +102,6 @@ pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
 /// - A free-text call is marked if it is at the end of the answer, and the service has not declared
 ///   it complete.
 /// - Any other call is marked if its arguments are `null` or not valid JSON.
-/// - Provider-executed calls are never marked.
 ///
 /// Also sets the finish reason of the last message, so that [`Answer::new`] does not search for
 /// calls that were cut off: it would take a free-text call without valid JSON for incomplete.

@@ -2,8 +2,8 @@
 
 /// Returns the maximum number of output tokens of a model
 /// (<https://docs.claude.com/en/docs/about-claude/models/overview>). This number is sent if the
-/// caller sets no token limit. An unknown model is probably newer than these, and gets the limit of
-/// Claude Sonnet 4.
+/// caller sets no token limit. An unknown model is probably newer than the known models, and gets
+/// the limit of Claude Sonnet 4.
 pub(super) fn max_output_tokens(model: &str) -> u64 {
     let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
     if is(&["3-opus", "3-haiku", "3-sonnet"]) {

@@ -5,8 +5,7 @@
 //! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
 //! wire. A mark is a native part at the beginning of a message, with the JSON from which the
 //! message was read. The usual form of a message is the JSON that is written for a message without
-//! a mark. A provider-executed call is a call of a tool that the provider runs itself. A round is
-//! the calls of consecutive assistant messages and their results.
+//! a mark. A round is the calls of consecutive assistant messages and their results.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -56,9 +55,9 @@ struct UsualTurn {
 
 impl Conversation {
     /// Adds a message. If the previous turn has the same role, the message is joined with this
-    /// turn, which is then written in the usual form. Otherwise, the message begins a new turn. The
-    /// new turn is written as the message was read, if the message has a [mark](as_read), was not
-    /// changed after it was read, and has no blank text.
+    /// turn, which is then written in the usual form. Otherwise, the message begins a new turn. An
+    /// unchanged message with a [mark](as_read) is then written as it was read, unless it has a
+    /// blank text.
     pub(super) fn push(&mut self, message: &Message) {
         let is_assistant = message.role == Role::Assistant;
         let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);

@@ -35,9 +35,8 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Object {
 }
 
 /// Returns the fields of a request body. If `model` is `None`, a request that was read is written
-/// unchanged. If a model is given, the schemas of tools that were not read from Gemini's JSON are
-/// written to the field for full JSON Schema, and `extra` may contain `generation_config` instead
-/// of `generationConfig`.
+/// unchanged. Otherwise, the schemas of tools that were not read from Gemini's JSON are written to
+/// the field for full JSON Schema.
 pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     let options = &*request.options;
     let mut fields = Map::new();

@@ -208,13 +208,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds an item of an unknown type as a native part:
-    ///
-    /// - to a new message, if the item has a role other than assistant or tool;
-    /// - to a new user message, if the item is an approval;
-    /// - to a tool message, if the item is an output, and no assistant message precedes it
-    ///   directly;
-    /// - to an assistant message otherwise.
+    /// Adds an item of an unknown type as a native part of a message whose role fits the item.
     fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
         let role = fields.get("role").and_then(|role| role.parse().ok());
         let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();

@@ -1,8 +1,4 @@
 //! Writes the body of a request.
-//!
-//! A native item contains a provider's own JSON fields of a message or part, which the common types
-//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
-//! wire.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};

@@ -1,9 +1,7 @@
 //! Changes tool calls, and adds the reasoning or the signature that a service requires in messages
 //! with tool calls that a model of another service made.
 //!
-//! A native item contains a provider's own JSON fields of a message or part, which the common types
-//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
-//! wire.
+//! A wire is a provider's JSON format.
 
 use serde_json::json;
 use tower_chat_core::{Change, ChangeKind, Message, Part, Reasoning, ToolCall};

@@ -134,10 +134,8 @@ impl Fitting<'_> {
         true
     }
 
-    /// If the service requires definitions in a request with calls or results, and the request has
-    /// none: adds definitions of the called tools, and removes the tool choice. For a history with
-    /// results and without calls, adds a definition with the name `tool`. Returns whether
-    /// definitions were added.
+    /// Adds definitions of the tools that the history calls, if the service requires definitions in
+    /// such a request, and the request has none. Returns whether definitions were added.
     fn define_called(&mut self, options: &mut ChatOptions) -> bool {
         let has_blocks = !self.called.is_empty() || self.has_results;
         let is_defined = options
