@@ -29,7 +29,7 @@ pub struct ToolHints {
 }
 
 impl ToolHints {
-    pub(crate) fn of(annotations: &ToolAnnotations) -> Self {
+    pub(crate) fn of_annotations(annotations: &ToolAnnotations) -> Self {
         let read_only = annotations.read_only_hint.unwrap_or(false);
         Self {
             read_only,
@@ -43,7 +43,7 @@ impl ToolHints {
 /// The defaults of the specification, for a tool without hints.
 impl Default for ToolHints {
     fn default() -> Self {
-        Self::of(&ToolAnnotations::new())
+        Self::of_annotations(&ToolAnnotations::new())
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn the_hint_read_only_implies_idempotent_and_not_destructive() {
         let annotations = ToolAnnotations::new().read_only(true).destructive(true);
-        let hints = ToolHints::of(&annotations);
+        let hints = ToolHints::of_annotations(&annotations);
         assert!(hints.read_only && !hints.destructive && hints.idempotent);
     }
 
@@ -62,7 +62,7 @@ mod tests {
     fn the_hints_of_a_tool_are_those_that_the_server_declares() {
         let annotations =
             ToolAnnotations::new().destructive(false).idempotent(true).open_world(false);
-        let hints = ToolHints::of(&annotations);
+        let hints = ToolHints::of_annotations(&annotations);
         assert!(!hints.read_only && !hints.destructive && hints.idempotent && !hints.open_world);
     }
 }

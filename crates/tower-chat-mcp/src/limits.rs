@@ -74,31 +74,31 @@ impl McpLimits {
 }
 
 /// A counter of items called `name`, with a limit that the method `setting` sets.
-pub(crate) struct Counted {
+pub(crate) struct Counter {
     limit: usize,
     /// The amount that can be added before the limit is exceeded.
-    left: usize,
+    remaining: usize,
     name: &'static str,
     setting: &'static str,
 }
 
-impl Counted {
+impl Counter {
     pub(crate) fn new(limit: usize, name: &'static str, setting: &'static str) -> Self {
-        Self { limit, left: limit, name, setting }
+        Self { limit, remaining: limit, name, setting }
     }
 
     /// Adds `count` to the counter. Fails if the sum exceeds the limit.
     pub(crate) fn add(&mut self, count: usize) -> Result<(), OverLimit> {
         let Self { limit, name, setting, .. } = *self;
-        let left = self.left.checked_sub(count);
-        self.left = left.ok_or(OverLimit { what: name, limit, setting })?;
+        let remaining = self.remaining.checked_sub(count);
+        self.remaining = remaining.ok_or(OverLimit { what: name, limit, setting })?;
         Ok(())
     }
 
     /// Adds the number of bytes of a value's JSON. Serialization stops at the limit, and the
     /// function fails.
     pub(crate) fn add_json(&mut self, value: &impl Serialize) -> Result<(), OverLimit> {
-        let mut bytes = ByteCount { bytes: 0, max: self.left };
+        let mut bytes = ByteCount { bytes: 0, max: self.remaining };
         match serde_json::to_writer(&mut bytes, value) {
             Ok(()) => self.add(bytes.bytes),
             Err(_) => self.add(usize::MAX),

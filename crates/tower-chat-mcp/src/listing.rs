@@ -5,9 +5,9 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 use rmcp::{Peer, RoleClient, model::PaginatedRequestParams};
 use tower_chat_layers::{Tool, Tools};
 
-use crate::{McpError, McpLimits, McpTool, limits::Counted, name};
+use crate::{McpError, McpLimits, McpTool, limits::Counter, name};
 
-type Chooser = Arc<dyn Fn(&McpTool) -> bool + Send + Sync>;
+type ToolPredicate = Arc<dyn Fn(&McpTool) -> bool + Send + Sync>;
 
 /// The tools of one MCP server, and the settings with which these tools are added to a tool loop
 /// (the layer that runs tools for the model).
@@ -17,8 +17,8 @@ type Chooser = Arc<dyn Fn(&McpTool) -> bool + Send + Sync>;
 pub struct McpTools {
     server: Peer<RoleClient>,
     prefix: String,
-    needs_approval: Option<Chooser>,
-    safe_to_retry: Option<Chooser>,
+    needs_approval: Option<ToolPredicate>,
+    safe_to_retry: Option<ToolPredicate>,
     time_limit: Option<Duration>,
     limits: McpLimits,
 }
@@ -103,9 +103,9 @@ impl McpTools {
 
     async fn read_pages(&self) -> Result<Vec<McpTool>, McpError> {
         let McpLimits { pages, tools: max, list_bytes, .. } = self.limits;
-        let mut pages = Counted::new(pages, "pages of tools", "max_pages");
-        let mut count = Counted::new(max, "tools", "max_tools");
-        let mut bytes = Counted::new(list_bytes, "bytes of tools", "max_list_bytes");
+        let mut pages = Counter::new(pages, "pages of tools", "max_pages");
+        let mut count = Counter::new(max, "tools", "max_tools");
+        let mut bytes = Counter::new(list_bytes, "bytes of tools", "max_list_bytes");
         let mut tools = Vec::new();
         let mut seen = HashSet::new();
         let mut cursor = None;
@@ -116,7 +116,7 @@ impl McpTools {
             pages.add(1)?;
             count.add(page.tools.len())?;
             page.tools.iter().try_for_each(|tool| bytes.add_json(tool))?;
-            tools.extend(page.tools.into_iter().map(|tool| self.take(tool)));
+            tools.extend(page.tools.into_iter().map(|tool| self.tool_with_settings(tool)));
             let Some(next) = page.next_cursor else { return Ok(self.with_unique_names(tools)) };
             bytes.add(next.len())?;
             if !seen.insert(next.clone()) {
@@ -158,13 +158,14 @@ impl McpTools {
     }
 
     /// Creates an [`McpTool`] with these settings for a tool that the server has listed.
-    fn take(&self, tool: rmcp::model::Tool) -> McpTool {
+    fn tool_with_settings(&self, tool: rmcp::model::Tool) -> McpTool {
         let mut tool = McpTool::new(self.server.clone(), tool, &self.prefix);
-        tool.bound(self.time_limit, self.limits);
-        let chooses = |choose: &Option<Chooser>| choose.as_ref().is_some_and(|it| it(&tool));
+        tool.set_limits(self.time_limit, self.limits);
+        let is_chosen =
+            |predicate: &Option<ToolPredicate>| predicate.as_ref().is_some_and(|it| it(&tool));
         let (needs_approval, safe_to_retry) =
-            (chooses(&self.needs_approval), chooses(&self.safe_to_retry));
-        tool.declare(needs_approval, safe_to_retry);
+            (is_chosen(&self.needs_approval), is_chosen(&self.safe_to_retry));
+        tool.set_safety(needs_approval, safe_to_retry);
         tool
     }
 }

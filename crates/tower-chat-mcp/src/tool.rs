@@ -10,7 +10,7 @@ use rmcp::{
 use serde_json::Value;
 use tower_chat_layers::{BoxError, Tool, ToolContext, ToolDefinition, ToolOutput};
 
-use crate::{McpError, McpLimits, ToolHints, content, limits::Counted, name};
+use crate::{McpError, McpLimits, ToolHints, content, limits::Counter, name};
 
 /// A tool of an MCP server.
 ///
@@ -41,13 +41,13 @@ impl McpTool {
     }
 
     /// Sets the time limit of a call, and the limits on its answer.
-    pub(crate) fn bound(&mut self, time_limit: Option<Duration>, limits: McpLimits) {
+    pub(crate) fn set_limits(&mut self, time_limit: Option<Duration>, limits: McpLimits) {
         self.time_limit = time_limit;
         self.limits = limits;
     }
 
     /// Sets whether calls of the tool need approval, and whether they are safe to retry.
-    pub(crate) fn declare(&mut self, needs_approval: bool, safe_to_retry: bool) {
+    pub(crate) fn set_safety(&mut self, needs_approval: bool, safe_to_retry: bool) {
         self.definition.needs_approval = needs_approval;
         self.definition.safe_to_retry = safe_to_retry;
     }
@@ -59,7 +59,7 @@ impl McpTool {
 
     /// Returns the server's hints about the effects of the tool.
     pub fn hints(&self) -> ToolHints {
-        self.listed.annotations.as_ref().map(ToolHints::of).unwrap_or_default()
+        self.listed.annotations.as_ref().map(ToolHints::of_annotations).unwrap_or_default()
     }
 
     /// Calls the tool at the server, and converts the server's answer.
@@ -77,7 +77,7 @@ impl McpTool {
         match answer {
             Ok(CallToolResponse::Complete(result)) => {
                 let max = self.limits.answer_bytes;
-                Counted::new(max, "bytes of an answer", "max_answer_bytes").add_json(&result)?;
+                Counter::new(max, "bytes of an answer", "max_answer_bytes").add_json(&result)?;
                 Ok(content::output(result))
             }
             Ok(CallToolResponse::InputRequired(_)) => {

@@ -24,7 +24,7 @@ async fn the_answers_of_the_server_are_stored_in_the_history_and_in_the_record()
         let agent = Agent::new(&tools, mode, script).await;
         assert_eq!(agent.ask("Which weather?").await.unwrap().text(), "It rains.");
 
-        let stored = agent.stored().await;
+        let stored = agent.stored_messages().await;
         let roles: Vec<Role> = stored.iter().map(|message| message.role).collect();
         assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant], "{mode:?}");
         let results: Vec<_> = stored[2].results().collect();

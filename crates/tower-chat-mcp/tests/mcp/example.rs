@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use super::built;
+use super::example_path;
 
 #[test]
 fn the_example_calls_the_tools_of_its_own_server() {
-    let output = Command::new(built("mcp_tools")).output().unwrap();
+    let output = Command::new(example_path("mcp_tools")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8(output.stdout).unwrap();
     assert_eq!(

@@ -8,7 +8,7 @@ use tower_chat_mcp::{McpError, McpLimits, OverLimit};
 use super::*;
 
 /// Returns the error of a call of this tool.
-async fn failure(client: &McpTools, tool: &str) -> McpError {
+async fn call_error(client: &McpTools, tool: &str) -> McpError {
     let tools = client.add_to(Tools::new()).await.unwrap();
     let mut pipeline = ChatPipeline::builder(ScriptedModel::new([calls([(tool, "{}")])]))
         .tool_loop(ToolLoopLayer::new(tools).max_failing_rounds(0))
@@ -55,7 +55,7 @@ async fn a_server_that_dies_during_a_call_fails_the_call_and_the_history_is_vali
 async fn faults_of_a_server_are_typed_errors() {
     let client = connect(&[]).await;
     let tools = McpTools::new(&client);
-    let refused = failure(&tools, "refuse").await;
+    let refused = call_error(&tools, "refuse").await;
     let McpError::Refused { tool, source } = &refused else { panic!("{refused}") };
     let source: &rmcp::ErrorData = source.source().unwrap().downcast_ref().unwrap();
     assert_eq!((tool.as_str(), source.code.0), ("refuse", -32602));
@@ -63,13 +63,14 @@ async fn faults_of_a_server_are_typed_errors() {
     assert!(refused.source().unwrap().to_string().contains("not for you"));
 
     let limits = McpLimits::default().with_max_answer_bytes(20);
-    let long = failure(&tools.clone().with_limits(limits), "weather").await;
+    let long = call_error(&tools.clone().with_limits(limits), "weather").await;
     assert!(matches!(long, McpError::OverLimit(OverLimit { limit: 20, .. })), "{long}");
-    let late = failure(&tools.clone().with_max_call_time(Duration::from_millis(1)), "wait").await;
+    let late =
+        call_error(&tools.clone().with_max_call_time(Duration::from_millis(1)), "wait").await;
     assert!(matches!(late, McpError::TimedOut { .. }), "{late}");
     assert!(late.is_retryable());
 
-    let closed = failure(&tools, "exit").await;
+    let closed = call_error(&tools, "exit").await;
     assert!(matches!(closed, McpError::Closed { .. }), "{closed}");
     assert!(!closed.is_retryable());
 }
@@ -82,7 +83,7 @@ async fn a_run_that_is_dropped_cancels_the_call_at_the_server() {
     tokio::select! {
         biased;
         _ = agent.ask("wait") => panic!("the tool waits until it is cancelled"),
-        () = reaches_the_server(&agent, &client) => {}
+        () = wait_for_call_at_server(&agent, &client) => {}
     }
     let answer = agent.ask("was it cancelled?").await.unwrap();
     assert_eq!(answer.text(), "ok");
@@ -92,7 +93,7 @@ async fn a_run_that_is_dropped_cancels_the_call_at_the_server() {
 
 /// Waits until the server has read the call in progress. The server reads its requests in order.
 /// When it answers this later request, it has therefore read the call.
-async fn reaches_the_server(agent: &Agent, client: &RunningService<RoleClient, ()>) {
+async fn wait_for_call_at_server(agent: &Agent, client: &RunningService<RoleClient, ()>) {
     agent.model.called(1).await;
     McpTools::new(client).list().await.unwrap();
 }

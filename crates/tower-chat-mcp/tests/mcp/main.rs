@@ -25,7 +25,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
 
 /// Returns the path of an example's program. Cargo builds a package's examples before it runs the tests.
-fn built(name: &str) -> PathBuf {
+fn example_path(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().join("examples");
     folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
@@ -33,7 +33,7 @@ fn built(name: &str) -> PathBuf {
 
 /// Starts a server and returns a connection to it. The server ends with the connection.
 async fn connect(arguments: &[&str]) -> RunningService<RoleClient, ()> {
-    let mut command = tokio::process::Command::new(built("mcp_test_server"));
+    let mut command = tokio::process::Command::new(example_path("mcp_test_server"));
     command.args(arguments);
     ().serve(TokioChildProcess::new(command).unwrap()).await.unwrap()
 }
@@ -81,7 +81,7 @@ impl Agent {
         self.client.clone().ready().await?.call(request).await?.collect().await
     }
 
-    async fn stored(&self) -> Vec<Arc<Message>> {
+    async fn stored_messages(&self) -> Vec<Arc<Message>> {
         self.store.load(&key()).await.unwrap().messages.iter().cloned().collect()
     }
 
