@@ -84,7 +84,10 @@ impl ChatTypes {
         ChatStream { types: self }
     }
 
-    fn request(&self, request: &CreateChatCompletionRequest) -> Result<ChatRequest, BoxError> {
+    fn parse_request(
+        &self,
+        request: &CreateChatCompletionRequest,
+    ) -> Result<ChatRequest, BoxError> {
         let key = (self.key)(request);
         let request = BodyWire::OpenAiChat.parse_request(to_json(request)?)?;
         Ok(match key {
@@ -133,7 +136,7 @@ impl ServerCodec for ChatTypes {
     type Response = CreateChatCompletionResponse;
 
     fn decode(&self, request: CreateChatCompletionRequest) -> Result<ChatRequest, BoxError> {
-        let mut request = self.request(&request)?;
+        let mut request = self.parse_request(&request)?;
         if request.options.stream {
             Arc::make_mut(&mut request.options).stream = false;
         }
@@ -210,7 +213,7 @@ impl ClientCodec for ChatStream {
             }
         });
         let updates = updates(frames, BodyWire::OpenAiChat.accumulator());
-        let updates = updates.map(|update| update.map_err(ours));
+        let updates = updates.map(|update| update.map_err(response_error));
         Box::pin(std::future::ready(Ok(ChatResponse::stream(updates))))
     }
 }
@@ -220,7 +223,7 @@ impl ServerCodec for ChatStream {
     type Response = ChatCompletionResponseStream;
 
     fn decode(&self, request: CreateChatCompletionRequest) -> Result<ChatRequest, BoxError> {
-        let mut request = self.types.request(&request)?;
+        let mut request = self.types.parse_request(&request)?;
         let options = Arc::make_mut(&mut request.options);
         options.stream = true;
         // This option is for the caller's stream. The model client sets its own.
@@ -245,12 +248,12 @@ impl ServerCodec for ChatStream {
 }
 
 /// Converts an `AnswerError` to the error of a response.
-fn ours(error: AnswerError) -> BoxError {
+fn response_error(error: AnswerError) -> BoxError {
     match error {
         AnswerError::Truncated { source: Some(source), .. } if source.is::<ProviderError>() => {
             source
         }
-        error => Errors("async-openai").answer(error).into(),
+        error => Errors("async-openai").answer_error(error).into(),
     }
 }
 

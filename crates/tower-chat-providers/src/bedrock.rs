@@ -6,13 +6,13 @@ use tower_chat_wire::{bedrock_converse::render_request, body::BodyWire, rules::S
 #[cfg(all(feature = "reqwest", feature = "sigv4"))]
 use crate::auth::{SigV4, SigV4Layer};
 #[cfg(feature = "reqwest")]
-use crate::{ReqwestTransport, auth::Auth, provider::variable};
+use crate::{ReqwestTransport, auth::Auth, provider::env_variable};
 use crate::{
     auth::AuthHeader,
     client::ProviderClient,
     error::ProviderError,
     frames::StreamFraming,
-    provider::{Exchange, Provider, Settings, in_path, json_bytes},
+    provider::{Exchange, Provider, Settings, encode_path_segment, json_bytes},
 };
 
 /// A client of Bedrock's Converse API. Requests contain a Bedrock API key, or are signed (feature
@@ -67,7 +67,7 @@ impl Bedrock<Auth<ReqwestTransport>> {
     /// of this system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         let own = "BEDROCK_API_KEY";
-        let key = if variable(own).is_some() { own } else { "AWS_BEARER_TOKEN_BEDROCK" };
+        let key = if env_variable(own).is_some() { own } else { "AWS_BEARER_TOKEN_BEDROCK" };
         Bedrock::new(&region_from_env(), ReqwestTransport::new()?)
             .with_base_url_from_env(&ENDPOINTS, "")?
             .with_key_from_env(key)
@@ -94,7 +94,7 @@ impl Bedrock<SigV4<ReqwestTransport>> {
 
 #[cfg(feature = "reqwest")]
 fn region_from_env() -> String {
-    let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+    let region = env_variable("AWS_REGION").or_else(|| env_variable("AWS_DEFAULT_REGION"));
     region.unwrap_or_else(|| DEFAULT_REGION.to_owned())
 }
 
@@ -117,8 +117,8 @@ impl Provider for BedrockApi {
         settings: &Settings,
     ) -> Result<Exchange, ProviderError> {
         settings.refuse_stored(request)?;
-        let model = in_path(settings.required_model(request)?);
-        let body = render_request(request).map_err(|error| settings.errors.body(error))?;
+        let model = encode_path_segment(settings.required_model(request)?);
+        let body = render_request(request).map_err(|error| settings.errors.body_error(error))?;
         let is_streamed = request.options.stream;
         let method = if is_streamed { "converse-stream" } else { "converse" };
         let post = settings.post(&format!("/model/{model}/{method}"), json_bytes(&body))?;

@@ -37,9 +37,9 @@ type Pieces = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>
 
 /// The possible beginnings of a line in server-sent events, and `error:`, the beginning of
 /// llama.cpp's lines with errors.
-const LINES: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", "error:"];
+const EVENT_LINE_PREFIXES: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", "error:"];
 
-/// The length of the longest text in [`LINES`], in bytes.
+/// The length of the longest text in [`EVENT_LINE_PREFIXES`], in bytes.
 const MAX_PREFIX_BYTES: usize = 6;
 
 /// Reads pieces of a body until they determine its kind. Returns their bytes, and a body that
@@ -52,7 +52,7 @@ where
     let mut rest = Box::pin(body.into_data_stream().map_err(Into::into));
     let mut beginning = Vec::new();
     let mut read = Vec::new();
-    while !is_enough(&beginning) {
+    while !determines_kind(&beginning) {
         let Some(piece) = rest.next().await else { break };
         let is_error = piece.is_err();
         beginning.extend_from_slice(piece.as_ref().map_or(&[][..], |bytes| bytes));
@@ -67,8 +67,8 @@ where
 
 /// Removes a byte order mark and white space from the beginning of the bytes.
 fn trimmed(beginning: &[u8]) -> &[u8] {
-    const MARK: &[u8] = "\u{feff}".as_bytes();
-    beginning.strip_prefix(MARK).unwrap_or(beginning).trim_ascii_start()
+    const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+    beginning.strip_prefix(BYTE_ORDER_MARK).unwrap_or(beginning).trim_ascii_start()
 }
 
 /// Returns whether the bytes begin with the text, or are the beginning of the text.
@@ -77,7 +77,7 @@ fn begin_alike(bytes: &[u8], text: &str) -> bool {
 }
 
 /// Returns whether the bytes are enough to determine the kind of the body.
-fn is_enough(beginning: &[u8]) -> bool {
+fn determines_kind(beginning: &[u8]) -> bool {
     let bytes = trimmed(beginning);
     match bytes.first() {
         None => beginning.len() > MAX_BLANK_BYTES,
@@ -93,11 +93,13 @@ fn is_enough(beginning: &[u8]) -> bool {
 const MAX_BLANK_BYTES: usize = 64 * 1024;
 
 impl BodyKind {
-    pub(crate) fn of(beginning: &[u8]) -> Self {
+    pub(crate) fn of_prefix(beginning: &[u8]) -> Self {
         let bytes = trimmed(beginning);
         match bytes.first() {
             Some(b'{' | b'[') => Self::Json,
-            Some(_) if LINES.iter().any(|line| begin_alike(bytes, line)) => Self::Events,
+            Some(_) if EVENT_LINE_PREFIXES.iter().any(|line| begin_alike(bytes, line)) => {
+                Self::Events
+            }
             Some(byte) if byte.is_ascii_graphic() => Self::Text,
             Some(_) | None => Self::Other,
         }
@@ -122,7 +124,7 @@ impl BodyKind {
 /// - server-sent events, if the text does not begin like JSON, and a line begins like an event;
 /// - newline-delimited JSON, if the first two lines of an answer of Ollama are JSON objects.
 pub(crate) fn framing_of_text(text: &str, wire: BodyWire) -> Option<StreamFraming> {
-    let kind = BodyKind::of(text.as_bytes());
+    let kind = BodyKind::of_prefix(text.as_bytes());
     let is_event = |line: &str| line.starts_with("data:");
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     match kind {
@@ -157,7 +159,7 @@ mod tests {
             ("", BodyKind::Other),
             ("\0\0\0\u{1}", BodyKind::Other),
         ] {
-            assert_eq!(BodyKind::of(beginning.as_bytes()), kind, "{beginning:?}");
+            assert_eq!(BodyKind::of_prefix(beginning.as_bytes()), kind, "{beginning:?}");
         }
     }
 }

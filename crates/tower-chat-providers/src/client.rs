@@ -96,7 +96,7 @@ impl<P: Provider, T> ProviderClient<P, T> {
         variables: &[&str],
         version: &str,
     ) -> Result<Self, ProviderError> {
-        match variables.iter().find_map(|name| crate::provider::variable(name)) {
+        match variables.iter().find_map(|name| crate::provider::env_variable(name)) {
             Some(url) => {
                 self.with_checked_base_url(&format!("{}{version}", url.trim_end_matches('/')))
             }

@@ -378,13 +378,13 @@ impl std::error::Error for ProviderError {
 pub(crate) struct Errors(pub(crate) &'static str);
 
 impl Errors {
-    pub(crate) fn make(self, kind: ProviderErrorKind) -> ProviderError {
+    pub(crate) fn with_kind(self, kind: ProviderErrorKind) -> ProviderError {
         ProviderError::new(self.0, kind)
     }
 
     /// Converts the error of reading an answer.
-    pub(crate) fn answer(self, error: AnswerError) -> ProviderError {
-        self.make(match error {
+    pub(crate) fn answer_error(self, error: AnswerError) -> ProviderError {
+        self.with_kind(match error {
             AnswerError::Malformed { what, body, source, .. } => {
                 ProviderErrorKind::Malformed { what, body, source }
             }
@@ -409,10 +409,10 @@ impl Errors {
 
     /// Converts the error of a request that the JSON format of the API cannot express.
     #[cfg(any(feature = "bedrock", feature = "ollama"))]
-    pub(crate) fn body(self, error: BodyError) -> ProviderError {
+    pub(crate) fn body_error(self, error: BodyError) -> ProviderError {
         match error {
             BodyError::Unsupported { what } => self.unsupported(what),
-            BodyError::Sentinel(error) => self.make(ProviderErrorKind::Sentinel(error)),
+            BodyError::Sentinel(error) => self.with_kind(ProviderErrorKind::Sentinel(error)),
             error => self.configuration("the request cannot be written", error),
         }
     }
@@ -423,19 +423,19 @@ impl Errors {
         body: impl Into<String>,
     ) -> ProviderError {
         let (what, body) = (what.into(), body.into());
-        self.make(ProviderErrorKind::Malformed { what, body, source: None })
+        self.with_kind(ProviderErrorKind::Malformed { what, body, source: None })
     }
 
     pub(crate) fn unsupported(self, what: impl Into<String>) -> ProviderError {
-        self.make(ProviderErrorKind::Unsupported { what: what.into() })
+        self.with_kind(ProviderErrorKind::Unsupported { what: what.into() })
     }
 
     pub(crate) fn transport(self, source: impl Into<BoxError>) -> ProviderError {
-        self.make(ProviderErrorKind::Transport { source: source.into() })
+        self.with_kind(ProviderErrorKind::Transport { source: source.into() })
     }
 
-    pub(crate) fn limit(self, error: LimitExceeded) -> ProviderError {
-        self.make(ProviderErrorKind::Limit(error))
+    pub(crate) fn limit_error(self, error: LimitExceeded) -> ProviderError {
+        self.with_kind(ProviderErrorKind::Limit(error))
     }
 
     pub(crate) fn configuration(
@@ -444,10 +444,10 @@ impl Errors {
         source: impl Into<BoxError>,
     ) -> ProviderError {
         let (what, source) = (what.into(), Some(source.into()));
-        self.make(ProviderErrorKind::Configuration { what, source })
+        self.with_kind(ProviderErrorKind::Configuration { what, source })
     }
 
     pub(crate) fn missing(self, what: impl Into<String>) -> ProviderError {
-        self.make(ProviderErrorKind::Configuration { what: what.into(), source: None })
+        self.with_kind(ProviderErrorKind::Configuration { what: what.into(), source: None })
     }
 }

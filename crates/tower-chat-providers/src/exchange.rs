@@ -45,12 +45,13 @@ where
 {
     let errors = settings.errors;
     let service_id = request.service_id();
-    let service_id = service_id.map_err(|error| errors.make(ProviderErrorKind::Sentinel(error)))?;
+    let service_id =
+        service_id.map_err(|error| errors.with_kind(ProviderErrorKind::Sentinel(error)))?;
     let service_id = service_id.cloned();
     let rules = settings.rules.clone();
     let rules = rules.or_else(|| provider.rules(&request, &settings).map(Arc::new));
-    let fitted = rules.map(|rules| fitted(&request, &rules, errors)).transpose()?;
-    let (request, of_request) = fitted.unwrap_or_else(|| (request, AnswerContext::default()));
+    let fitted = rules.map(|rules| fit_request(&request, &rules, errors)).transpose()?;
+    let (request, answer_context) = fitted.unwrap_or_else(|| (request, AnswerContext::default()));
     let mut exchange = provider.exchange(&request, &settings)?;
     // Frees the history, which is not needed while the answer is read.
     drop(request);
@@ -58,20 +59,21 @@ where
         let Exchange { request, step } = exchange;
         let response = transport.call(request).await;
         let response = response.map_err(|error| errors.transport(error))?;
-        let issuer = of_request.issuer.clone();
-        let context = ResponseContext::of(&response, &settings, service_id.clone(), issuer);
+        let issuer = answer_context.issuer.clone();
+        let context =
+            ResponseContext::of_response(&response, &settings, service_id.clone(), issuer);
         match step {
             Step::Answer(mut expected) => {
-                let AnswerContext { issuer, names, changes, .. } = of_request;
-                let of_answer = &mut expected.context;
-                (of_answer.issuer, of_answer.names) = (issuer, names);
-                of_answer.changes = changes;
+                let AnswerContext { issuer, names, changes, .. } = answer_context;
+                let expected_context = &mut expected.context;
+                (expected_context.issuer, expected_context.names) = (issuer, names);
+                expected_context.changes = changes;
                 return respond(response, context, expected).await;
             }
             Step::First { wire, then } => {
                 let read = async {
-                    let body = accepted(response, &context, wire).await?;
-                    then(&whole(body, &context).await?)
+                    let body = accepted_body(response, &context, wire).await?;
+                    then(&read_text(body, &context).await?)
                 };
                 exchange = read.await.map_err(|error| context.complete(error))?;
             }
@@ -83,16 +85,16 @@ where
 /// Changes the request so that it complies with the rules of the service. Returns the changed
 /// request, and the context with which its answer is read. Fails if a new message contains media
 /// that the service does not accept.
-fn fitted(
+fn fit_request(
     request: &ChatRequest,
     rules: &ServiceRules,
     errors: Errors,
 ) -> Result<(ChatRequest, AnswerContext), ProviderError> {
     check_new(request, rules)
-        .map_err(|error| errors.make(ProviderErrorKind::UnsupportedMedia(error)))?;
+        .map_err(|error| errors.with_kind(ProviderErrorKind::UnsupportedMedia(error)))?;
     let Fitted { request, names, changes, .. } = fit(request, rules);
-    let of_answer = AnswerContext::default().with_issuer(Arc::clone(&rules.issuer));
-    Ok((request, of_answer.with_changes(names, changes)))
+    let answer_context = AnswerContext::default().with_issuer(Arc::clone(&rules.issuer));
+    Ok((request, answer_context.with_changes(names, changes)))
 }
 
 /// The format in which the body of an answer is read.
@@ -113,31 +115,31 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let Expected { wire, framing, context: of_request } = expected;
+    let Expected { wire, framing, context: answer_context } = expected;
     let read = async {
-        let body = accepted(response, &context, wire).await?;
+        let body = accepted_body(response, &context, wire).await?;
         let (beginning, body) = body_kind::peek(body).await;
         // The first bytes of the body decide, because some services send a whole answer instead of
         // a stream, or a stream with the content type of JSON.
-        let frames = match BodyKind::of(&beginning).framing(framing) {
+        let frames = match BodyKind::of_prefix(&beginning).framing(framing) {
             Some(framing) => framing.frames(body, context.limits),
             None => {
-                let text = whole(body, &context).await?;
+                let text = read_text(body, &context).await?;
                 let Some(framing) = body_kind::framing_of_text(&text, wire) else {
                     let text = text.trim_start_matches('\u{feff}');
-                    let answer = wire.parse_answer_to(text, &of_request);
-                    let answer = answer.map_err(|error| context.errors.answer(error))?;
-                    return Ok(streamed::Begun::Whole(answer));
+                    let answer = wire.parse_answer_to(text, &answer_context);
+                    let answer = answer.map_err(|error| context.errors.answer_error(error))?;
+                    return Ok(streamed::StartedAnswer::Whole(answer));
                 };
                 framing.frames(Full::new(Bytes::from(text)), context.limits)
             }
         };
-        let accumulator = wire.accumulator_to(of_request);
-        Ok(streamed::Begun::Stream(streamed::begin(frames, accumulator).await))
+        let accumulator = wire.accumulator_to(answer_context);
+        Ok(streamed::StartedAnswer::Stream(streamed::start(frames, accumulator).await))
     };
     match read.await.map_err(|error| context.complete(error))? {
-        streamed::Begun::Whole(answer) => Ok(answer.into()),
-        streamed::Begun::Stream(begun) => begun.into_response(context),
+        streamed::StartedAnswer::Whole(answer) => Ok(answer.into()),
+        streamed::StartedAnswer::Stream(started) => started.into_response(context),
     }
 }
 
@@ -168,7 +170,7 @@ const REQUEST_ID: [&str; 7] = [
 ];
 
 impl ResponseContext {
-    fn of<B>(
+    fn of_response<B>(
         response: &Response<B>,
         settings: &Settings,
         service_id: Option<Arc<str>>,
@@ -201,7 +203,7 @@ impl ResponseContext {
 }
 
 /// Returns the body of a response. Fails if the status is not 2xx, or if the body is compressed.
-async fn accepted<B>(
+async fn accepted_body<B>(
     response: Response<B>,
     context: &ResponseContext,
     wire: BodyWire,
@@ -211,7 +213,7 @@ where
     B::Error: Into<BoxError>,
 {
     if !response.status().is_success() {
-        return Err(refused(response, context, wire).await);
+        return Err(read_refusal(response, context, wire).await);
     }
     // A layer that has decompressed the body has also removed this header.
     let encoding = response.headers().get(CONTENT_ENCODING).map(|name| name.to_str());
@@ -227,7 +229,7 @@ where
 
 /// Reads the error in a response whose status is not 2xx. If the body cannot be read to its end,
 /// the error contains the part that was read, and its message says why the rest is missing.
-async fn refused<B>(
+async fn read_refusal<B>(
     response: Response<B>,
     context: &ResponseContext,
     wire: BodyWire,
@@ -238,7 +240,7 @@ where
 {
     let status = response.status().as_u16();
     let reader = BodyReader::refusal(context.limits);
-    let (text, cut_off) = read(response.into_body(), reader, context.errors).await;
+    let (text, cut_off) = read_until_error(response.into_body(), reader, context.errors).await;
     let mut refusal = context.errors.refusal(wire.parse_error(status, &text), text);
     refusal.status = Some(status);
     if let Some(error) = cut_off {
@@ -249,28 +251,32 @@ where
     if let Some(code) = named.and_then(|name| name.split(':').next()) {
         refusal.code = Some(code.to_owned());
     }
-    let by_headers = retry_after(&context.headers, SystemTime::now());
-    refusal.retry_after = by_headers.or(refusal.retry_after);
-    context.errors.make(ProviderErrorKind::Refused(refusal))
+    let header_retry_after = retry_after(&context.headers, SystemTime::now());
+    refusal.retry_after = header_retry_after.or(refusal.retry_after);
+    context.errors.with_kind(ProviderErrorKind::Refused(refusal))
 }
 
 /// Reads a whole body as text.
-async fn whole<B>(body: B, context: &ResponseContext) -> Result<String, ProviderError>
+async fn read_text<B>(body: B, context: &ResponseContext) -> Result<String, ProviderError>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
     let errors = context.errors;
-    let (text, cut_off) = read(body, BodyReader::answer(context.limits), errors).await;
+    let (text, cut_off) = read_until_error(body, BodyReader::answer(context.limits), errors).await;
     if let Some(error) = cut_off {
         return Err(error);
     }
-    check_depth(&text, &context.limits).map_err(|error| errors.limit(error))?;
+    check_depth(&text, &context.limits).map_err(|error| errors.limit_error(error))?;
     Ok(text)
 }
 
 /// Reads a body as text. The second value is the reason why the text is not the whole body, if any.
-async fn read<B>(body: B, mut reader: BodyReader, errors: Errors) -> (String, Option<ProviderError>)
+async fn read_until_error<B>(
+    body: B,
+    mut reader: BodyReader,
+    errors: Errors,
+) -> (String, Option<ProviderError>)
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -283,7 +289,7 @@ where
             Some(Ok(frame)) => {
                 let Some(data) = frame.data_ref() else { continue };
                 if let Err(error) = reader.push(data) {
-                    break Some(errors.limit(error));
+                    break Some(errors.limit_error(error));
                 }
             }
         }

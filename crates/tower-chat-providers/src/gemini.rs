@@ -11,7 +11,7 @@ use crate::{
     client::ProviderClient,
     error::ProviderError,
     frames::StreamFraming,
-    provider::{Exchange, Provider, Settings, in_path, json_bytes},
+    provider::{Exchange, Provider, Settings, encode_path_segment, json_bytes},
 };
 
 /// A client of the Gemini API.
@@ -102,7 +102,7 @@ pub(crate) fn generate_content(
     let is_streamed = request.options.stream;
     let method = if is_streamed { "streamGenerateContent?alt=sse" } else { "generateContent" };
     let body = json_bytes(&render_request(request, model));
-    let post = settings.post(&format!("{models}/{}:{method}", in_path(model)), body)?;
+    let post = settings.post(&format!("{models}/{}:{method}", encode_path_segment(model)), body)?;
     let framing = is_streamed.then_some(StreamFraming::Sse);
     Ok(Exchange::new(BodyWire::Gemini, post).with_framing(framing))
 }

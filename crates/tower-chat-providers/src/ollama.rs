@@ -4,7 +4,7 @@ use tower_chat_core::ChatRequest;
 use tower_chat_wire::{body::BodyWire, ollama::render_request, rules::ServiceRules};
 
 #[cfg(feature = "reqwest")]
-use crate::{ReqwestTransport, provider::variable};
+use crate::{ReqwestTransport, provider::env_variable};
 use crate::{
     auth::AuthHeader,
     client::ProviderClient,
@@ -71,7 +71,7 @@ impl Ollama<ReqwestTransport> {
     ///
     /// The errors of [`at`](Self::at).
     pub fn from_env() -> Result<Self, ProviderError> {
-        match variable("OLLAMA_HOST") {
+        match env_variable("OLLAMA_HOST") {
             Some(host) => Self::at(&host),
             None => Self::local(),
         }
@@ -98,7 +98,8 @@ impl Provider for OllamaApi {
     ) -> Result<Exchange, ProviderError> {
         settings.refuse_stored(request)?;
         let model = settings.required_model(request)?;
-        let body = render_request(request, model).map_err(|error| settings.errors.body(error))?;
+        let body =
+            render_request(request, model).map_err(|error| settings.errors.body_error(error))?;
         let post = settings.post("/api/chat", json_bytes(&body))?;
         let framing = request.options.stream.then_some(StreamFraming::Lines);
         Ok(Exchange::new(BodyWire::Ollama, post).with_framing(framing))

@@ -15,7 +15,7 @@ use crate::{
     client::ProviderClient,
     error::ProviderError,
     frames::StreamFraming,
-    provider::{Exchange, Provider, Settings, in_path, json_bytes},
+    provider::{Exchange, Provider, Settings, encode_path_segment, json_bytes},
 };
 
 /// A client of OpenAI's Chat Completions, or of a compatible service: vLLM, llama.cpp, Groq,
@@ -46,7 +46,7 @@ use crate::{
 pub type OpenAiChat<T> = ProviderClient<OpenAiChatApi, T>;
 
 /// The base URL of OpenAI's API.
-pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
+pub(crate) const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// The [`Provider`](crate::Provider) of an [`OpenAiChat`] client.
 #[derive(Debug, Clone)]
@@ -121,7 +121,8 @@ impl<T> OpenAiChat<T> {
     /// layer around it, must add the key.
     pub fn new(transport: T) -> Self {
         let api = OpenAiChatApi::compatible("openai");
-        Self::with_provider(api, OPENAI, transport).with_token_limit_field("max_completion_tokens")
+        Self::with_provider(api, OPENAI_BASE_URL, transport)
+            .with_token_limit_field("max_completion_tokens")
     }
 
     /// Creates a client of a compatible service that sends its requests through `transport`.
@@ -143,8 +144,8 @@ impl<T> OpenAiChat<T> {
     /// Microsoft Entra ID must be sent as a [bearer token](AuthHeader::Bearer).
     pub fn azure(endpoint: &str, deployment: &str, api_version: &str, transport: T) -> Self {
         let endpoint = endpoint.trim_end_matches('/');
-        let url = format!("{endpoint}/openai/deployments/{}", in_path(deployment));
-        let query = format!("?api-version={}", in_path(api_version));
+        let url = format!("{endpoint}/openai/deployments/{}", encode_path_segment(deployment));
+        let query = format!("?api-version={}", encode_path_segment(api_version));
         let api = OpenAiChatApi { query, ..OpenAiChatApi::compatible("azure") };
         Self::with_provider(api, &url, transport)
             .with_token_limit_field("max_completion_tokens")

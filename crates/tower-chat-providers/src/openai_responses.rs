@@ -17,7 +17,7 @@ use crate::{
     client::ProviderClient,
     error::{ProviderError, ProviderErrorKind},
     frames::StreamFraming,
-    openai_chat::OPENAI,
+    openai_chat::OPENAI_BASE_URL,
     provider::{Exchange, Provider, Settings, json_bytes},
 };
 
@@ -129,7 +129,7 @@ impl<T> OpenAiResponses<T> {
     /// Creates a client of OpenAI that sends its requests through `transport`. The transport, or a
     /// layer around it, must add the key.
     pub fn new(transport: T) -> Self {
-        Self::with_provider(OpenAiResponsesApi::named("openai"), OPENAI, transport)
+        Self::with_provider(OpenAiResponsesApi::named("openai"), OPENAI_BASE_URL, transport)
     }
 
     /// Creates a client of a compatible service that sends its requests through `transport`.
@@ -221,28 +221,28 @@ impl Provider for OpenAiResponsesApi {
         settings: &Settings,
     ) -> Result<Exchange, ProviderError> {
         let errors = settings.errors;
-        let sentinel = |error| errors.make(ProviderErrorKind::Sentinel(error));
-        let history = self.history(request.service_id().map_err(sentinel)?);
+        let sentinel = |error| errors.with_kind(ProviderErrorKind::Sentinel(error));
+        let history = self.history_location(request.service_id().map_err(sentinel)?);
         if let Some(token) = &request.options.continuation {
             let get = settings.get(&format!("/responses/{}", response_id(token, settings)?))?;
             let context = AnswerContext::of_history(history).with_background(true);
             return Ok(Exchange::new(WIRE, get).with_context(context));
         }
         if history != HistoryLocation::NewConversation {
-            return self.ask(request, settings, history);
+            return self.create_response(request, settings, history);
         }
         let (api, request, settings) = (self.clone(), request.clone(), settings.clone());
         let create = settings.post("/conversations", "{}")?;
         Ok(Exchange::first(WIRE, create, move |body| {
-            let id = parse_conversation_id(body).map_err(|error| errors.answer(error))?;
-            api.ask(&request, &settings, HistoryLocation::InConversation(id.into()))
+            let id = parse_conversation_id(body).map_err(|error| errors.answer_error(error))?;
+            api.create_response(&request, &settings, HistoryLocation::InConversation(id.into()))
         }))
     }
 }
 
 impl OpenAiResponsesApi {
     /// Returns where the history of a request with this service id is stored.
-    fn history(&self, service_id: Option<&Arc<str>>) -> HistoryLocation {
+    fn history_location(&self, service_id: Option<&Arc<str>>) -> HistoryLocation {
         match (service_id, self.storage) {
             (Some(id), _) => HistoryLocation::of_service_id(id.clone()),
             (None, HistoryStorage::Caller) => HistoryLocation::Request,
@@ -251,7 +251,7 @@ impl OpenAiResponsesApi {
         }
     }
 
-    fn ask(
+    fn create_response(
         &self,
         request: &ChatRequest,
         settings: &Settings,

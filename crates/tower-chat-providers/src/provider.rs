@@ -118,11 +118,11 @@ pub(crate) enum Step {
     /// The response contains the answer of the model.
     Answer(Expected),
     /// The next HTTP request is created from the body of the response.
-    First { wire: BodyWire, then: Then },
+    First { wire: BodyWire, then: NextExchange },
 }
 
 /// Creates the next HTTP request from the body of a response.
-type Then = Box<dyn FnOnce(&str) -> Result<Exchange, ProviderError> + Send>;
+type NextExchange = Box<dyn FnOnce(&str) -> Result<Exchange, ProviderError> + Send>;
 
 impl Exchange {
     /// Creates an exchange of one HTTP request, whose response is a whole answer in the format of
@@ -233,7 +233,7 @@ impl Settings {
     /// If the request has a service id (the id under which a service stores the history), or is for
     /// a background answer, which the client fetches later.
     pub fn refuse_stored(&self, request: &ChatRequest) -> Result<(), ProviderError> {
-        let sentinel = |error| self.errors.make(ProviderErrorKind::Sentinel(error));
+        let sentinel = |error| self.errors.with_kind(ProviderErrorKind::Sentinel(error));
         if request.service_id().map_err(sentinel)?.is_some() {
             return Err(self.errors.unsupported("conversations that the service stores"));
         }
@@ -367,7 +367,7 @@ pub(crate) fn json_bytes(object: &tower_chat_wire::stream::Object) -> Bytes {
 /// Percent-encodes a text, such as the name of a model, for a segment of a path. An `@`, which
 /// names of Claude models in Vertex AI contain, is not encoded.
 #[cfg(any(feature = "bedrock", feature = "gemini", feature = "openai"))]
-pub(crate) fn in_path(segment: &str) -> String {
+pub(crate) fn encode_path_segment(segment: &str) -> String {
     let mut path = String::with_capacity(segment.len());
     for byte in segment.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'@') {
@@ -381,6 +381,6 @@ pub(crate) fn in_path(segment: &str) -> String {
 
 /// Returns the value of an environment variable, or `None` if it is not set or empty.
 #[cfg(any(feature = "sigv4", feature = "reqwest"))]
-pub(crate) fn variable(name: &str) -> Option<String> {
+pub(crate) fn env_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

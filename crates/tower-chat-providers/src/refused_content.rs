@@ -52,10 +52,10 @@ const OTHER_REASONS: [&str; 38] = [
 ];
 
 /// Texts, in lower case, in errors about an unknown model, which also contain the word "model".
-const NO_MODEL: [&str; 4] = ["does not exist", "not found", "not exist", "not available"];
+const UNKNOWN_MODEL: [&str; 4] = ["does not exist", "not found", "not exist", "not available"];
 
 /// Texts, in lower case, in errors of a content filter that has refused a text.
-const FILTERED: [&str; 6] = [
+const CONTENT_FILTER: [&str; 6] = [
     "content_filter",
     "content_policy",
     "content management policy",
@@ -65,7 +65,7 @@ const FILTERED: [&str; 6] = [
 ];
 
 /// The beginnings of the parameter names in OpenAI's errors about messages.
-const MESSAGES: [&str; 4] = ["messages", "input", "contents", "prompt"];
+const MESSAGE_PARAMETERS: [&str; 4] = ["messages", "input", "contents", "prompt"];
 
 /// Returns a [`ContentRefused`] if the content of the messages may be the cause of a refusal, with
 /// the kind of content if the refusal names it. This is possible if the refusal has the status 400,
@@ -91,9 +91,10 @@ pub(crate) fn content_refused(refusal: &Refusal, issuer: &Arc<str>) -> Option<Co
 /// message in lower case, and `body` the error as the service sent it.
 fn blames_something_else(text: &str, body: &str) -> bool {
     let has_one_of = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
-    let is_of_messages = |param: &str| MESSAGES.iter().any(|start| param.starts_with(start));
+    let is_of_messages =
+        |param: &str| MESSAGE_PARAMETERS.iter().any(|start| param.starts_with(start));
     has_one_of(&OTHER_REASONS)
-        || (text.contains("model") && has_one_of(&NO_MODEL))
+        || (text.contains("model") && has_one_of(&UNKNOWN_MODEL))
         || parameter(body).is_some_and(|param| !is_of_messages(&param))
 }
 
@@ -106,7 +107,7 @@ fn parameter(body: &str) -> Option<String> {
 
 /// Returns the first kind of content that an error names. `text` must be in lower case.
 fn named_kind(text: &str) -> Option<ContentKind> {
-    if FILTERED.iter().any(|part| text.contains(part)) {
+    if CONTENT_FILTER.iter().any(|part| text.contains(part)) {
         return Some(ContentKind::Text);
     }
     text.split(|symbol: char| !symbol.is_ascii_alphanumeric()).find_map(|word| match word {

@@ -17,10 +17,10 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
 
 /// Returns the wait from `retry-after-ms`, or else from `retry-after`.
 pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let millis = text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
+    let millis = header_text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
     millis.or_else(|| {
-        let text = text(headers, "retry-after")?;
-        seconds(text, 1.0).or_else(|| until(httpdate::parse_http_date(text).ok()?, now))
+        let text = header_text(headers, "retry-after")?;
+        seconds(text, 1.0).or_else(|| time_until(httpdate::parse_http_date(text).ok()?, now))
     })
 }
 
@@ -31,8 +31,12 @@ fn reset_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     for name in headers.keys() {
         let name = name.as_str();
         let Some(limit) = rate_limit(name) else { continue };
-        let Some(wait) = text(headers, name).and_then(|text| reset(text, now)) else { continue };
-        let remaining = text(headers, &limit.remaining).and_then(|text| text.parse::<f64>().ok());
+        let Some(wait) = header_text(headers, name).and_then(|text| time_until_reset(text, now))
+        else {
+            continue;
+        };
+        let remaining =
+            header_text(headers, &limit.remaining).and_then(|text| text.parse::<f64>().ok());
         if remaining.is_some_and(|remaining| remaining <= 0.0) {
             exhausted = exhausted.max(Some(wait));
         } else {
@@ -64,29 +68,29 @@ fn rate_limit(name: &str) -> Option<RateLimit> {
 /// Returns the time until a reset. `text` is a duration (`1s`, `6m0s`, `88ms`), a number of
 /// seconds, a Unix time in seconds or milliseconds, or a time in the format of RFC 3339. Returns
 /// `None` for any other text.
-pub(crate) fn reset(text: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn time_until_reset(text: &str, now: SystemTime) -> Option<Duration> {
     /// The smallest number that is a Unix time in seconds (September 2001). A smaller number is a
     /// duration in seconds.
-    const POINT_IN_SECONDS: f64 = 1e9;
+    const MIN_UNIX_SECONDS: f64 = 1e9;
     /// The smallest number that is a Unix time in milliseconds (September 2001).
-    const POINT_IN_MILLISECONDS: f64 = 1e12;
+    const MIN_UNIX_MILLISECONDS: f64 = 1e12;
     if let Ok(number) = text.parse::<f64>() {
         let point = match number {
-            number if number >= POINT_IN_MILLISECONDS => number / 1_000.0,
-            number if number >= POINT_IN_SECONDS => number,
+            number if number >= MIN_UNIX_MILLISECONDS => number / 1_000.0,
+            number if number >= MIN_UNIX_SECONDS => number,
             number => return Duration::try_from_secs_f64(number).ok(),
         };
         let since_epoch = Duration::try_from_secs_f64(point).ok()?;
-        return until(SystemTime::UNIX_EPOCH.checked_add(since_epoch)?, now);
+        return time_until(SystemTime::UNIX_EPOCH.checked_add(since_epoch)?, now);
     }
     if let Ok(point) = text.parse::<jiff::Timestamp>() {
-        return until(point.into(), now);
+        return time_until(point.into(), now);
     }
     text.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
 /// Returns the time from `now` until a point in time, or zero if the point has passed.
-fn until(point: SystemTime, now: SystemTime) -> Option<Duration> {
+fn time_until(point: SystemTime, now: SystemTime) -> Option<Duration> {
     Some(point.duration_since(now).unwrap_or_default())
 }
 
@@ -96,7 +100,7 @@ fn seconds(text: &str, per_second: f64) -> Option<Duration> {
 }
 
 /// Returns the value of a header without surrounding white space, if it is visible ASCII.
-pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 

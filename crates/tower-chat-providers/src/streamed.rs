@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// An answer that was read as a whole, or a stream whose first frame has been read.
-pub(crate) enum Begun {
+pub(crate) enum StartedAnswer {
     Whole(Answer),
-    Stream(BegunStream),
+    Stream(StartedStream),
 }
 
 /// A streamed answer whose first frame has been read. If this frame is a refusal, the call fails.
-pub(crate) struct BegunStream {
+pub(crate) struct StartedStream {
     /// The first update or the error in the first frame, if any.
     first: Option<Result<ChatUpdate, AnswerError>>,
     remaining_updates: Updates,
@@ -38,10 +38,10 @@ pub(crate) struct BegunStream {
 type Updates = Pin<Box<dyn Stream<Item = Result<ChatUpdate, AnswerError>> + Send>>;
 
 /// Waits for the first frame, and reads its first update or error.
-pub(crate) async fn begin(
+pub(crate) async fn start(
     mut frames: Frames,
     accumulator: Box<dyn ResponseAccumulator>,
-) -> BegunStream {
+) -> StartedStream {
     let first = frames.next().await;
     let frames = stream::iter(first).chain(frames);
     let frames = frames.map(|frame| frame.map_err(answer_error));
@@ -51,10 +51,10 @@ pub(crate) async fn begin(
         Poll::Ready(first) => first,
         Poll::Pending => None,
     };
-    BegunStream { first, remaining_updates }
+    StartedStream { first, remaining_updates }
 }
 
-impl BegunStream {
+impl StartedStream {
     /// Returns the response. If the stream begins with an error, returns this error.
     pub(crate) fn into_response(
         self,
@@ -62,22 +62,22 @@ impl BegunStream {
     ) -> Result<ChatResponse, ProviderError> {
         let Self { first, remaining_updates } = self;
         let first = match first {
-            Some(Err(error)) => return Err(context.complete(context.errors.answer(error))),
+            Some(Err(error)) => return Err(context.complete(context.errors.answer_error(error))),
             Some(Ok(update)) => Some(Ok(update)),
             None => None,
         };
         let updates = stream::iter(first).chain(remaining_updates);
-        Ok(ChatResponse::stream(Completed { updates, context }))
+        Ok(ChatResponse::stream(WithProviderErrors { updates, context }))
     }
 }
 
 /// A stream of updates that converts each error to a [`ProviderError`].
-struct Completed<S> {
+struct WithProviderErrors<S> {
     updates: S,
     context: ResponseContext,
 }
 
-impl<S> Stream for Completed<S>
+impl<S> Stream for WithProviderErrors<S>
 where
     S: Stream<Item = Result<ChatUpdate, AnswerError>> + Unpin,
 {
@@ -86,7 +86,7 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let update = ready!(self.updates.poll_next_unpin(cx));
         let context = &self.context;
-        let complete = |error| context.complete(context.errors.answer(error)).into();
+        let complete = |error| context.complete(context.errors.answer_error(error)).into();
         Poll::Ready(update.map(|update| update.map_err(complete)))
     }
 }

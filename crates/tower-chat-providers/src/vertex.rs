@@ -15,7 +15,7 @@ use crate::{
     error::ProviderError,
     frames::StreamFraming,
     gemini::generate_content,
-    provider::{Exchange, Provider, Settings, in_path, json_bytes},
+    provider::{Exchange, Provider, Settings, encode_path_segment, json_bytes},
 };
 
 /// A client of Vertex AI. The client uses Claude's API if the name of the model begins with `claude`, and
@@ -50,7 +50,7 @@ impl<T> Vertex<T> {
     /// sends its requests through `transport`. The transport, or a layer around it, must add the
     /// token.
     pub fn new(project: &str, location: &str, transport: T) -> Self {
-        let (project, region) = (in_path(project), in_path(location));
+        let (project, region) = (encode_path_segment(project), encode_path_segment(location));
         let host = match location {
             "global" => "aiplatform.googleapis.com".to_owned(),
             _ => format!("{region}-aiplatform.googleapis.com"),
@@ -75,14 +75,18 @@ impl Vertex<Auth<ReqwestTransport>> {
     /// if the TLS settings of this system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         let errors = crate::error::Errors("vertex");
-        let project = crate::provider::variable("VERTEX_PROJECT_ID").ok_or_else(|| {
+        let project = crate::provider::env_variable("VERTEX_PROJECT_ID").ok_or_else(|| {
             errors.missing(
                 "the variable VERTEX_PROJECT_ID is not set, or empty: set it to the project",
             )
         })?;
-        let location = crate::provider::variable("VERTEX_LOCATION");
+        let location = crate::provider::env_variable("VERTEX_LOCATION");
         let location = location.as_deref().unwrap_or("global");
-        let path = format!("/v1/projects/{}/locations/{}", in_path(&project), in_path(location));
+        let path = format!(
+            "/v1/projects/{}/locations/{}",
+            encode_path_segment(&project),
+            encode_path_segment(location)
+        );
         Vertex::new(&project, location, ReqwestTransport::new()?)
             .with_base_url_from_env(&["GOOGLE_VERTEX_BASE_URL"], &path)?
             .with_key_from_env("VERTEX_API_KEY")
@@ -117,7 +121,7 @@ impl Provider for VertexApi {
         let is_streamed = request.options.stream;
         let method = if is_streamed { "streamRawPredict" } else { "rawPredict" };
         let body = json_bytes(&render_request(request, RequestForm::Vertex));
-        let path = format!("/publishers/anthropic/models/{}:{method}", in_path(model));
+        let path = format!("/publishers/anthropic/models/{}:{method}", encode_path_segment(model));
         let framing = is_streamed.then_some(StreamFraming::Sse);
         Ok(Exchange::new(BodyWire::Anthropic, settings.post(&path, body)?).with_framing(framing))
     }

@@ -76,15 +76,15 @@ impl<V: Expiring> Cache<V> {
 
     /// Returns the cached value if it is valid. Otherwise fetches a new value.
     pub(super) async fn get(&self) -> Result<Arc<V>, AuthError> {
-        self.other_than(None).await
+        self.valid_value_except(None).await
     }
 
     /// Returns another value than `refused`, the value that a service has refused.
     pub(super) async fn renew(&self, refused: &Arc<V>) -> Result<Arc<V>, AuthError> {
-        self.other_than(Some(refused)).await
+        self.valid_value_except(Some(refused)).await
     }
 
-    async fn other_than(&self, refused: Option<&Arc<V>>) -> Result<Arc<V>, AuthError> {
+    async fn valid_value_except(&self, refused: Option<&Arc<V>>) -> Result<Arc<V>, AuthError> {
         let fetches = self.fetches.load(Ordering::Acquire);
         let mut newest = self.newest.lock().await;
         match &*newest {

@@ -82,11 +82,11 @@ impl SigV4Layer {
                 crate::error::Errors("sigv4")
                     .missing(format!("the variable {name} is not set, or empty: set it"))
             };
-            crate::provider::variable(name).ok_or_else(missing)
+            crate::provider::env_variable(name).ok_or_else(missing)
         };
         let mut credentials =
             AwsCredentials::new(required("AWS_ACCESS_KEY_ID")?, required("AWS_SECRET_ACCESS_KEY")?);
-        if let Some(token) = crate::provider::variable("AWS_SESSION_TOKEN") {
+        if let Some(token) = crate::provider::env_variable("AWS_SESSION_TOKEN") {
             credentials = credentials.with_session_token(token);
         }
         Ok(Self::new(region, service, credentials))

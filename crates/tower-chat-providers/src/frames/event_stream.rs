@@ -80,13 +80,13 @@ fn frame(message: &Message) -> Result<Frame, FrameError> {
     let Some(kind) = named(":exception-type").or_else(|| named(":error-code")) else {
         return Ok(Frame { event: named(":event-type"), data });
     };
-    let text = named(":error-message").unwrap_or_else(|| message_in(&data));
+    let text = named(":error-message").unwrap_or_else(|| exception_message(&data));
     let data = json!({"error": {"type": kind, "message": text}}).to_string();
     Ok(Frame { event: Some("error".to_owned()), data })
 }
 
 /// Returns the field `message` in the payload of an exception, or else the whole payload.
-fn message_in(payload: &str) -> String {
+fn exception_message(payload: &str) -> String {
     let json: Value = serde_json::from_str(payload).unwrap_or_default();
     let text = json.get("message").and_then(Value::as_str);
     text.map_or_else(|| payload.to_owned(), str::to_owned)

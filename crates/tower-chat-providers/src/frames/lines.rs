@@ -51,7 +51,7 @@ impl Decoder for LineDecoder {
 
     fn finish(&mut self, frames: &mut Vec<Frame>) {
         let data = self.take_line();
-        if super::is_whole(&data) {
+        if super::is_complete_json(&data) {
             frames.push(Frame { event: None, data });
         }
     }

@@ -61,9 +61,9 @@ impl StreamFraming {
     {
         let frames = match self {
             Self::Sse => sse::frames(body, limits),
-            Self::Lines => decoded(body, lines::LineDecoder::new(limits), limits),
+            Self::Lines => decode(body, lines::LineDecoder::new(limits), limits),
             #[cfg(feature = "bedrock")]
-            Self::EventStream => decoded(body, event_stream::MessageDecoder::new(limits), limits),
+            Self::EventStream => decode(body, event_stream::MessageDecoder::new(limits), limits),
         };
         let checked = frames.map(move |frame| {
             let frame = frame?;
@@ -90,11 +90,11 @@ trait Decoder: Send + 'static {
 }
 
 /// Returns whether the data of a frame without a terminator are complete: a valid JSON object.
-fn is_whole(data: &str) -> bool {
+fn is_complete_json(data: &str) -> bool {
     data.trim_start().starts_with('{') && data.parse::<RawJson>().is_ok()
 }
 
-fn decoded<B, D>(body: B, mut decoder: D, limits: Limits) -> Frames
+fn decode<B, D>(body: B, mut decoder: D, limits: Limits) -> Frames
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -134,14 +134,14 @@ where
             let allowed = limits.max(Limit::Body).saturating_sub(total);
             total = total.saturating_add(bytes.len());
             bytes.truncate(allowed);
-            piece(bytes, limits.check(Limit::Body, total).map_err(FrameError::Limit))
+            bytes_then_error(bytes, limits.check(Limit::Body, total).map_err(FrameError::Limit))
         }
-        Err(error) => piece(Bytes::new(), Err(FrameError::Broken(error.into()))),
+        Err(error) => bytes_then_error(Bytes::new(), Err(FrameError::Broken(error.into()))),
     })
 }
 
 /// Returns a stream that yields the bytes, and then the error if `outcome` is an error.
-fn piece(
+fn bytes_then_error(
     bytes: Bytes,
     outcome: Result<(), FrameError>,
 ) -> impl Stream<Item = Result<Bytes, FrameError>> + Unpin + Send {

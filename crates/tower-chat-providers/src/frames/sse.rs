@@ -22,7 +22,7 @@ use super::{FrameError, Frames};
 const DONE: &str = "[DONE]";
 
 /// Two line feeds, which end an event regardless of the state of the parser.
-const END: Bytes = Bytes::from_static(b"\n\n");
+const EVENT_END: Bytes = Bytes::from_static(b"\n\n");
 
 pub(super) fn frames<B>(body: B, limits: Limits) -> Frames
 where
@@ -33,10 +33,10 @@ where
     let mut meter = LineMeter::new(limits);
     let pieces = super::pieces(body, limits).flat_map(move |piece| match piece {
         Ok(mut bytes) => {
-            let outcome = meter.limit(&mut bytes).map_err(FrameError::Limit);
-            super::piece(bytes, outcome)
+            let outcome = meter.cut_at_limit(&mut bytes).map_err(FrameError::Limit);
+            super::bytes_then_error(bytes, outcome)
         }
-        Err(error) => super::piece(Bytes::new(), Err(error)),
+        Err(error) => super::bytes_then_error(Bytes::new(), Err(error)),
     });
     // Two line feeds are appended at the end of the body, and before the error of a broken
     // connection: the parser then also returns a last event without a blank line.
@@ -45,11 +45,11 @@ where
     let pieces = pieces.flat_map(move |piece| {
         let is_broken = matches!(piece, Err(FrameError::Broken(_)));
         before_break.fetch_or(is_broken, Ordering::Relaxed);
-        stream::iter(is_broken.then(|| Ok(END)).into_iter().chain([piece]))
+        stream::iter(is_broken.then(|| Ok(EVENT_END)).into_iter().chain([piece]))
     });
     let end = stream::once(async move {
         ended.store(true, Ordering::Relaxed);
-        Ok(END)
+        Ok(EVENT_END)
     });
     let events = SseByteStream::new(pieces.chain(end)).filter_map(move |event| {
         let has_ended = has_ended.load(Ordering::Relaxed);
@@ -67,7 +67,7 @@ fn frame(
     match event {
         Ok(event) => {
             let data = event.data?;
-            let is_complete = !has_ended || data.trim() == DONE || super::is_whole(&data);
+            let is_complete = !has_ended || data.trim() == DONE || super::is_complete_json(&data);
             is_complete.then_some(Ok(Frame { event: event.event, data }))
         }
         Err(sse_stream::Error::Utf8Parse(_)) if has_ended => None,
@@ -102,7 +102,7 @@ impl LineMeter {
     }
 
     /// Counts the bytes of a piece. Cuts the piece off before the first line that exceeds a limit.
-    fn limit(&mut self, piece: &mut Bytes) -> Result<(), LimitExceeded> {
+    fn cut_at_limit(&mut self, piece: &mut Bytes) -> Result<(), LimitExceeded> {
         let mut rest = piece.as_ref();
         let outcome = self.count(&mut rest);
         let allowed = piece.len().saturating_sub(rest.len());

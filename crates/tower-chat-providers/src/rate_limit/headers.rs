@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 
-use crate::retry_after::{reset, text};
+use crate::retry_after::{header_text, time_until_reset};
 
 /// The state of a rate limit, as a response reports it.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,9 +27,10 @@ impl Limit {
 /// Returns the limits in the headers of a response.
 pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     let limits = headers.keys().filter_map(|header| {
-        let (name, reset_header) = named(header.as_str())?;
-        let remaining: f64 = text(headers, header.as_str())?.parse().ok()?;
-        let reset = text(headers, &reset_header).and_then(|text| reset(text, now));
+        let (name, reset_header) = limit_and_reset_header(header.as_str())?;
+        let remaining: f64 = header_text(headers, header.as_str())?.parse().ok()?;
+        let reset =
+            header_text(headers, &reset_header).and_then(|text| time_until_reset(text, now));
         Some(Limit { name, remaining, reset })
     });
     limits.filter(|limit| limit.remaining.is_finite()).collect()
@@ -37,7 +38,7 @@ pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
 
 /// Returns the name of the limit whose remaining amount is in the header, and the name of the
 /// header with its reset time.
-fn named(header: &str) -> Option<(String, String)> {
+fn limit_and_reset_header(header: &str) -> Option<(String, String)> {
     if let Some(rest) = header.strip_prefix("anthropic-ratelimit-") {
         let name = rest.strip_suffix("-remaining")?;
         return Some((name.to_owned(), format!("anthropic-ratelimit-{name}-reset")));

@@ -117,7 +117,7 @@ where
             let permit = shared.permits.clone().acquire_owned().await?;
             let sent = shared.limits.admit(max_wait).await?;
             let response = inner.call(request).await.map_err(Into::into)?;
-            sent.answered(response.status(), response.headers());
+            sent.record_response(response.status(), response.headers());
             Ok(response.map(|body| RateLimitedBody::new(body, permit)))
         })
     }

@@ -156,7 +156,7 @@ pub(super) struct SentCall {
 
 impl SentCall {
     /// Updates the limits from the response to this call.
-    pub(super) fn answered(self, status: StatusCode, headers: &HeaderMap) {
+    pub(super) fn record_response(self, status: StatusCode, headers: &HeaderMap) {
         let (now, time) = (Instant::now(), SystemTime::now());
         let asks_to_wait = matches!(status.as_u16(), 429 | 503 | 529);
         let wait = asks_to_wait.then(|| explicit_retry_after(headers, time)).flatten();

@@ -38,7 +38,7 @@ pub enum StructuredFormat {
 }
 
 /// The name, the description and the schema of the requested answer.
-pub(super) struct Asked<'a> {
+pub(super) struct AnswerSchema<'a> {
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
     pub(super) schema: &'a TypeSchema,
@@ -46,35 +46,36 @@ pub(super) struct Asked<'a> {
 
 impl StructuredFormat {
     /// Adds the schema to the options of a request. Other options are not changed.
-    pub(super) fn apply(self, asked: &Asked<'_>, options: &mut ChatOptions) {
-        let schema = asked.schema.portable();
+    pub(super) fn apply(self, answer_schema: &AnswerSchema<'_>, options: &mut ChatOptions) {
+        let schema = answer_schema.schema.portable();
         let extra = &mut options.extra;
         match self {
             Self::OpenAiChat | Self::Mistral => {
-                let format = json!({"type": "json_schema", "json_schema": asked.named("strict")});
+                let fields = answer_schema.to_fields("strict");
+                let format = json!({"type": "json_schema", "json_schema": fields});
                 extra.insert("response_format".to_owned(), format);
             }
             Self::OpenAiResponses => {
-                let mut format = asked.named("strict");
+                let mut format = answer_schema.to_fields("strict");
                 format.insert("type".to_owned(), json!("json_schema"));
-                set_in(extra, "text", "format", Value::Object(format));
+                set_nested_field(extra, "text", "format", Value::Object(format));
             }
             Self::Anthropic => {
                 let format = json!({"type": "json_schema", "schema": schema});
-                set_in(extra, "output_config", "format", format);
+                set_nested_field(extra, "output_config", "format", format);
             }
             Self::Gemini => {
                 let (config, json) = ("generationConfig", json!("application/json"));
-                set_in(extra, config, "responseMimeType", json);
-                set_in(extra, config, "responseJsonSchema", schema.clone());
+                set_nested_field(extra, config, "responseMimeType", json);
+                set_nested_field(extra, config, "responseJsonSchema", schema.clone());
             }
             Self::BedrockConverse => {
-                let mut named = asked.named("");
+                let mut named = answer_schema.to_fields("");
                 // Converse expects the schema as a JSON string.
                 named.insert("schema".to_owned(), json!(schema.to_string()));
                 let structure = json!({"jsonSchema": named});
                 let format = json!({"type": "json_schema", "structure": structure});
-                set_in(extra, "outputConfig", "textFormat", format);
+                set_nested_field(extra, "outputConfig", "textFormat", format);
             }
             Self::Cohere => {
                 let format = json!({"type": "json_object", "schema": schema});
@@ -82,20 +83,20 @@ impl StructuredFormat {
             }
             Self::Ollama => drop(extra.insert("format".to_owned(), schema.clone())),
             Self::ForcedTool => {
-                let description = asked.description.unwrap_or("Gives the answer.");
-                let tool = ToolDefinition::new(asked.name, description, schema.clone());
-                options.tools.retain(|tool| tool.name != asked.name);
+                let description = answer_schema.description.unwrap_or("Gives the answer.");
+                let tool = ToolDefinition::new(answer_schema.name, description, schema.clone());
+                options.tools.retain(|tool| tool.name != answer_schema.name);
                 options.tools.push(tool);
-                options.tool_choice = Some(ToolChoice::Tool(asked.name.to_owned()));
+                options.tool_choice = Some(ToolChoice::Tool(answer_schema.name.to_owned()));
             }
         }
     }
 }
 
-impl Asked<'_> {
+impl AnswerSchema<'_> {
     /// Returns an object with the name, the description and the schema. `strict` is the provider's
     /// field for strict conformance, if any.
-    fn named(&self, strict: &str) -> Map<String, Value> {
+    fn to_fields(&self, strict: &str) -> Map<String, Value> {
         let mut fields = Map::new();
         fields.insert("name".to_owned(), json!(self.name));
         if let Some(description) = self.description {
@@ -110,7 +111,7 @@ impl Asked<'_> {
 }
 
 /// Sets a field of the object `name` in `extra`. An object replaces any other value of `name`.
-fn set_in(extra: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
+fn set_nested_field(extra: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let mut fields = match extra.remove(name) {
         Some(Value::Object(fields)) => fields,
         _ => Map::new(),

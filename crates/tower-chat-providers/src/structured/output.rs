@@ -8,7 +8,7 @@ use tower_chat_schema::TypeSchema;
 
 use super::{
     error::StructuredError,
-    format::{Asked, StructuredFormat},
+    format::{AnswerSchema, StructuredFormat},
 };
 
 /// Adds the schema of a type to requests, and deserializes the answers. See the [documentation of
@@ -50,12 +50,12 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
     /// Adds the schema to a request.
     #[must_use]
     pub fn apply(&self, mut request: ChatRequest) -> ChatRequest {
-        let asked = Asked {
+        let answer_schema = AnswerSchema {
             name: &self.name,
             description: self.description.as_deref(),
             schema: &self.schema,
         };
-        self.format.apply(&asked, Arc::make_mut(&mut request.options));
+        self.format.apply(&answer_schema, Arc::make_mut(&mut request.options));
         request
     }
 
@@ -69,7 +69,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         let name = self.name.clone();
         match &answer.finish.reason {
             Some(FinishReason::Length) => {
-                let text = self.call(answer).unwrap_or_else(|| answer.text());
+                let text = self.call_arguments(answer).unwrap_or_else(|| answer.text());
                 return Err(StructuredError::CutOff { name, text });
             }
             Some(FinishReason::ContentFilter) => {
@@ -82,18 +82,18 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
             return Err(StructuredError::Refused { name, text });
         }
         let text = match self.format {
-            StructuredFormat::ForcedTool => self.call(answer).ok_or_else(|| {
+            StructuredFormat::ForcedTool => self.call_arguments(answer).ok_or_else(|| {
                 let (name, text) = (name.clone(), answer.text());
                 let problem = format!("the model did not call {name}");
                 StructuredError::Invalid { name, text, problem }
             })?,
             _ => answer.text(),
         };
-        self.value(&text)?.map_err(|problem| StructuredError::Invalid { name, text, problem })
+        self.deserialize(&text)?.map_err(|problem| StructuredError::Invalid { name, text, problem })
     }
 
     /// Deserializes a text. The inner error describes how the text does not conform to the schema.
-    fn value(&self, text: &str) -> Result<Result<T, String>, StructuredError> {
+    fn deserialize(&self, text: &str) -> Result<Result<T, String>, StructuredError> {
         let validator = jsonschema::validator_for(self.schema.of_type()).map_err(|error| {
             StructuredError::Schema { name: self.name.clone(), problem: error.to_string() }
         })?;
@@ -109,7 +109,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
 
     /// Returns the arguments of the call that the request required: of the first such call in the
     /// last message that has one.
-    fn call(&self, answer: &Answer) -> Option<String> {
+    fn call_arguments(&self, answer: &Answer) -> Option<String> {
         let calls = answer.messages.iter().rev().flat_map(|message| message.calls());
         let mut calls = calls.filter(|call| call.name == self.name);
         calls.next().map(|call| call.arguments.clone())
@@ -120,7 +120,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
 /// of a Responses message.
 fn refusal(answer: &Answer) -> Option<String> {
     let natives = answer.messages.iter().flat_map(|message| natives(message));
-    natives.filter_map(|item| in_item(&item)).next()
+    natives.filter_map(|item| refusal_in_item(&item)).next()
 }
 
 fn natives(message: &Message) -> Vec<Value> {
@@ -133,11 +133,11 @@ fn natives(message: &Message) -> Vec<Value> {
 }
 
 /// Returns the text in the field `refusal` of an item, or of one of the parts in its `content`.
-fn in_item(item: &Value) -> Option<String> {
+fn refusal_in_item(item: &Value) -> Option<String> {
     let own = item.get("refusal").and_then(Value::as_str).filter(|text| !text.is_empty());
     own.map(str::to_owned).or_else(|| {
         let parts = item.get("content").and_then(Value::as_array);
-        parts.into_iter().flatten().find_map(in_item)
+        parts.into_iter().flatten().find_map(refusal_in_item)
     })
 }
 

@@ -21,11 +21,14 @@ use tower_chat_providers::{
     adapt::{ChatTypes, UnknownFields},
 };
 
-type Asked = Arc<Mutex<Vec<Value>>>;
+type ReceivedRequests = Arc<Mutex<Vec<Value>>>;
 
 /// Records a request in async-openai's type, and returns an answer that calls a tool until the
 /// request contains a result.
-async fn answer(asked: Asked, request: CreateChatCompletionRequest) -> Result<Value, BoxError> {
+async fn answer(
+    received: ReceivedRequests,
+    request: CreateChatCompletionRequest,
+) -> Result<Value, BoxError> {
     let request = serde_json::to_value(request)?;
     let message = match request["messages"].as_array().unwrap().last().unwrap()["role"].as_str() {
         Some("tool") => json!({"role": "assistant", "content": "found it"}),
@@ -35,7 +38,7 @@ async fn answer(asked: Asked, request: CreateChatCompletionRequest) -> Result<Va
             json!({"role": "assistant", "tool_calls": [call]})
         }
     };
-    asked.lock().unwrap().push(request);
+    received.lock().unwrap().push(request);
     Ok(json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 5, "model": "theirs",
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
@@ -56,13 +59,13 @@ fn typed_request(text: &str) -> CreateChatCompletionRequest {
 
 #[tokio::test]
 async fn layers_alone_add_tools_and_a_history_to_a_stack_of_async_openai() {
-    let asked = Asked::default();
+    let received = ReceivedRequests::default();
     let store = MemoryStore::new();
-    let kept = asked.clone();
+    let kept = received.clone();
     let client = service_fn(move |request| {
-        let asked = kept.clone();
+        let received = kept.clone();
         async move {
-            let answer = answer(asked, request).await?;
+            let answer = answer(received, request).await?;
             Ok::<CreateChatCompletionResponse, BoxError>(serde_json::from_value(answer)?)
         }
     });
@@ -89,8 +92,8 @@ async fn layers_alone_add_tools_and_a_history_to_a_stack_of_async_openai() {
     let key = ConversationKey::new("theirs", "alice");
     assert_eq!(store.load(&key).await.unwrap().messages.len(), 8);
 
-    let asked = asked.lock().unwrap();
-    let last = asked.last().unwrap();
+    let received = received.lock().unwrap();
+    let last = received.last().unwrap();
     let roles: Vec<&str> = last["messages"]
         .as_array()
         .unwrap()
@@ -164,8 +167,8 @@ async fn the_events_of_a_streaming_client_become_updates() {
 
 #[tokio::test]
 async fn layers_inside_a_streaming_stack_pass_the_stream_on() {
-    let asked: Arc<Mutex<Vec<usize>>> = Arc::default();
-    let seen = asked.clone();
+    let received: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let seen = received.clone();
     let client = service_fn(move |request: CreateChatCompletionRequest| {
         seen.lock().unwrap().push(request.messages.len());
         let text = json!({"role": "assistant", "content": "Hel"});
@@ -192,7 +195,7 @@ async fn layers_inside_a_streaming_stack_pass_the_stream_on() {
         assert_eq!(choices.filter(|choice| choice.finish_reason.is_some()).count(), 1);
         assert!(events.last().unwrap().usage.is_some());
     }
-    assert_eq!(*asked.lock().unwrap(), [1, 3]);
+    assert_eq!(*received.lock().unwrap(), [1, 3]);
 }
 
 #[test]

@@ -12,20 +12,20 @@ use crate::{
 
 /// The client that reads the answer.
 #[derive(Debug, Clone, Copy)]
-enum Of {
+enum Reader {
     Client(Provider),
     Responses,
 }
 
-async fn answer(provider: Of, reply: Reply, streamed: bool) -> Result<Answer, BoxError> {
+async fn answer(reader: Reader, reply: Reply, streamed: bool) -> Result<Answer, BoxError> {
     let server = Server::start([reply]).await;
     let mut options = ChatOptions::default();
     options.model = Some("m".to_owned());
     let request = ChatRequest::user("hi").with_options(options);
     let request = if streamed { request.streamed() } else { request };
-    match provider {
-        Of::Client(provider) => ask(&mut server.client(provider).build(), request).await,
-        Of::Responses => ask(&mut server.responses(), request).await,
+    match reader {
+        Reader::Client(provider) => ask(&mut server.client(provider).build(), request).await,
+        Reader::Responses => ask(&mut server.responses(), request).await,
     }
 }
 
@@ -53,7 +53,7 @@ fn call(name: &str, arguments: &str) -> String {
 
 /// Returns a whole and a streamed answer, each with a flag that is `true` for the streamed answer.
 /// Both answers have this choice, and call one tool with these arguments.
-fn asking_both_ways(choice: &Value, arguments: &Value) -> [(Reply, bool); 2] {
+fn replies_with_call(choice: &Value, arguments: &Value) -> [(Reply, bool); 2] {
     let calls = json!([{"index": 0, "id": "a", "type": "function",
         "function": {"name": "f", "arguments": arguments}}]);
     let (mut whole, mut last) = (choice.clone(), choice.clone());
@@ -86,7 +86,8 @@ async fn a_name_without_an_id_after_a_complete_call_begins_another_call() {
         ),
     ] {
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).chain(["[DONE]"]).collect();
-        let found = answer(Of::Client(Provider::Groq), Reply::stream(events(&pieces)), true).await;
+        let found =
+            answer(Reader::Client(Provider::Groq), Reply::stream(events(&pieces)), true).await;
         assert_eq!(calls(&found.unwrap()), expected, "{pieces:?}");
     }
 }
@@ -104,16 +105,17 @@ async fn an_error_of_any_form_in_a_stream_with_status_200_is_a_refusal() {
         (r#"{"message":"Too many requests"}"#, "Too many requests"),
     ] {
         let stream = Reply::stream(events(&[TEXT, event, "[DONE]"]));
-        let found = error(answer(Of::Client(Provider::Groq), stream, true).await);
+        let found = error(answer(Reader::Client(Provider::Groq), stream, true).await);
         let Kind::Refused(refusal) = found.kind() else { panic!("{event}: {found}") };
         assert!(refusal.message.contains(message), "{event}: {found}");
-        let whole = error(answer(Of::Client(Provider::Groq), Reply::json(200, event), false).await);
+        let whole =
+            error(answer(Reader::Client(Provider::Groq), Reply::json(200, event), false).await);
         assert!(matches!(whole.kind(), Kind::Refused(_)), "{event}: {whole}");
         for provider in [
-            Of::Client(Provider::Anthropic),
-            Of::Client(Provider::Gemini),
-            Of::Client(Provider::Cohere),
-            Of::Responses,
+            Reader::Client(Provider::Anthropic),
+            Reader::Client(Provider::Gemini),
+            Reader::Client(Provider::Cohere),
+            Reader::Responses,
         ] {
             for (reply, streamed) in
                 [(Reply::stream(events(&[event])), true), (Reply::json(200, event), false)]
@@ -123,7 +125,8 @@ async fn an_error_of_any_form_in_a_stream_with_status_200_is_a_refusal() {
             }
         }
         let found = error(
-            answer(Of::Client(Provider::Ollama), Reply::stream(format!("{event}\n")), true).await,
+            answer(Reader::Client(Provider::Ollama), Reply::stream(format!("{event}\n")), true)
+                .await,
         );
         assert!(matches!(found.kind(), Kind::Refused(_)), "{event}: {found}");
     }
@@ -152,14 +155,14 @@ async fn an_answer_with_a_finish_reason_is_complete_even_if_the_stream_ends_earl
         "\n",
     );
     for (provider, body) in [
-        (Of::Client(Provider::Groq), chat.clone()),
-        (Of::Client(Provider::Mistral), chat.clone()),
-        (Of::Client(Provider::Anthropic), events(&anthropic)),
-        (Of::Client(Provider::Cohere), events(&cohere)),
-        (Of::Client(Provider::Gemini), events(&[gemini])),
-        (Of::Client(Provider::Gemini), events(&[gemini, "[DONE]"])),
-        (Of::Client(Provider::Anthropic), events(&anthropic) + "data: [DONE]\n\n"),
-        (Of::Client(Provider::Ollama), ollama.to_owned()),
+        (Reader::Client(Provider::Groq), chat.clone()),
+        (Reader::Client(Provider::Mistral), chat.clone()),
+        (Reader::Client(Provider::Anthropic), events(&anthropic)),
+        (Reader::Client(Provider::Cohere), events(&cohere)),
+        (Reader::Client(Provider::Gemini), events(&[gemini])),
+        (Reader::Client(Provider::Gemini), events(&[gemini, "[DONE]"])),
+        (Reader::Client(Provider::Anthropic), events(&anthropic) + "data: [DONE]\n\n"),
+        (Reader::Client(Provider::Ollama), ollama.to_owned()),
     ] {
         // The blank line after the last event, or the end of the last line, is missing. The third
         // reply is also shorter than its `content-length`.
@@ -173,7 +176,8 @@ async fn an_answer_with_a_finish_reason_is_complete_even_if_the_stream_ends_earl
         }
     }
     let no_reason = r#"{"message":{"role":"assistant","content":"Hi."},"done":true}"#;
-    let found = answer(Of::Client(Provider::Ollama), Reply::stream(no_reason), true).await.unwrap();
+    let found =
+        answer(Reader::Client(Provider::Ollama), Reply::stream(no_reason), true).await.unwrap();
     assert_eq!((found.text().as_str(), found.finish.reason), ("Hi.", None));
 }
 
@@ -181,13 +185,13 @@ async fn an_answer_with_a_finish_reason_is_complete_even_if_the_stream_ends_earl
 async fn the_error_for_an_html_page_contains_the_beginning_of_the_page() {
     let page = "<!DOCTYPE html>\n<html><head><title>Sign in to Example</title></head></html>";
     for provider in [
-        Of::Client(Provider::Groq),
-        Of::Responses,
-        Of::Client(Provider::Anthropic),
-        Of::Client(Provider::Gemini),
-        Of::Client(Provider::Cohere),
-        Of::Client(Provider::Ollama),
-        Of::Client(Provider::Bedrock),
+        Reader::Client(Provider::Groq),
+        Reader::Responses,
+        Reader::Client(Provider::Anthropic),
+        Reader::Client(Provider::Gemini),
+        Reader::Client(Provider::Cohere),
+        Reader::Client(Provider::Ollama),
+        Reader::Client(Provider::Bedrock),
     ] {
         for streamed in [false, true] {
             for label in ["text/html", "application/json", "text/event-stream"] {
@@ -200,7 +204,7 @@ async fn the_error_for_an_html_page_contains_the_beginning_of_the_page() {
         }
     }
     let plain = Reply::new(200, "text/plain", "upstream connect error or disconnect");
-    let found = error(answer(Of::Client(Provider::Groq), plain, true).await);
+    let found = error(answer(Reader::Client(Provider::Groq), plain, true).await);
     assert!(found.to_string().contains("upstream connect error"), "{found}");
 }
 
@@ -212,19 +216,20 @@ async fn an_event_stream_is_read_under_any_content_type_and_even_if_not_requeste
         for label in ["application/json", "application/json; charset=utf-8", "text/plain"] {
             for streamed in [true, false] {
                 let reply = Reply::new(200, label, body.clone());
-                let found = answer(Of::Client(Provider::Groq), reply, streamed).await.unwrap();
+                let found = answer(Reader::Client(Provider::Groq), reply, streamed).await.unwrap();
                 assert_eq!(found.text(), "Hi.", "{label} {streamed}");
             }
         }
     }
     let whole = r#"{"choices":[{"message":{"role":"assistant","content":"Hi."}}]}"#;
     let reply = Reply::new(200, "text/event-stream", format!("\u{feff}{whole}"));
-    assert_eq!(answer(Of::Client(Provider::Groq), reply, true).await.unwrap().text(), "Hi.");
+    assert_eq!(answer(Reader::Client(Provider::Groq), reply, true).await.unwrap().text(), "Hi.");
     let lines = concat!(
         "{\"message\":{\"content\":\"H\"},\"done\":false}\n",
         "{\"message\":{\"content\":\"i.\"},\"done\":true,\"done_reason\":\"stop\"}\n",
     );
-    let found = answer(Of::Client(Provider::Ollama), Reply::json(200, lines), false).await.unwrap();
+    let found =
+        answer(Reader::Client(Provider::Ollama), Reply::json(200, lines), false).await.unwrap();
     assert_eq!(found.text(), "Hi.");
 }
 
@@ -255,7 +260,7 @@ async fn reasoning_tokens_are_counted_once_wherever_the_service_reports_them() {
         let stream = Reply::stream(events(&[TEXT, END, &last, "[DONE]"]));
         for (reply, streamed) in [(Reply::json(200, whole.to_string()), false), (stream, true)] {
             let found =
-                answer(Of::Client(Provider::Groq), reply, streamed).await.unwrap().finish.usage;
+                answer(Reader::Client(Provider::Groq), reply, streamed).await.unwrap().finish.usage;
             let counted = (found.input_tokens, found.output_tokens, found.reasoning_tokens);
             assert_eq!(counted, expected, "{usage}");
         }
@@ -283,7 +288,7 @@ async fn a_search_that_xai_executes_is_not_a_call_of_the_caller() {
     for (reply, streamed) in
         [(Reply::json(200, response.to_string()), false), (Reply::stream(stream), true)]
     {
-        let found = answer(Of::Responses, reply, streamed).await.unwrap();
+        let found = answer(Reader::Responses, reply, streamed).await.unwrap();
         assert_eq!(found.tool_calls().count(), 0, "{found:?}");
         assert_eq!(found.finish.reason, Some(FinishReason::Stop));
         let search = found.messages[0].parts.iter().find_map(Part::as_tool_call).unwrap();
@@ -293,7 +298,7 @@ async fn a_search_that_xai_executes_is_not_a_call_of_the_caller() {
     let ours = json!({"id": "r1", "status": "completed", "output": [{"type": "custom_tool_call",
         "id": "ctc_1", "call_id": "call_2", "name": "run", "input": "ls", "status": "completed"}]});
     let reply = Reply::json(200, ours.to_string());
-    let found = answer(Of::Responses, reply, false).await.unwrap();
+    let found = answer(Reader::Responses, reply, false).await.unwrap();
     assert_eq!(calls(&found), [("run", "ls")]);
 }
 
@@ -325,7 +330,7 @@ async fn arguments_that_vertex_streams_in_pieces_are_joined() {
     let end = stop("STOP");
     all.push(&end);
     let found =
-        answer(Of::Client(Provider::Gemini), Reply::stream(events(&all)), true).await.unwrap();
+        answer(Reader::Client(Provider::Gemini), Reply::stream(events(&all)), true).await.unwrap();
     let found: Vec<(&str, serde_json::Value)> =
         found.tool_calls().map(|call| (&*call.name, call.parse_arguments().unwrap())).collect();
     let whole =
@@ -337,7 +342,7 @@ async fn arguments_that_vertex_streams_in_pieces_are_joined() {
     let end = stop("MAX_TOKENS");
     let cut: Vec<&str> = [&*pieces[0], &*pieces[1], &*end].to_vec();
     let found =
-        answer(Of::Client(Provider::Gemini), Reply::stream(events(&cut)), true).await.unwrap();
+        answer(Reader::Client(Provider::Gemini), Reply::stream(events(&cut)), true).await.unwrap();
     assert_eq!(calls(&found), [("book", r#"{"city":"New "#)]);
     assert_eq!(found.finish.reason, Some(FinishReason::Length));
 }
@@ -366,10 +371,10 @@ async fn an_emoji_whose_surrogate_halves_arrive_in_two_pieces_is_joined() {
         r#"{"message":{"content":"\ude00"},"done":true,"done_reason":"stop"}"#,
     );
     for (provider, body) in [
-        (Of::Client(Provider::Groq), events(&halves)),
-        (Of::Client(Provider::Anthropic), events(&anthropic)),
-        (Of::Client(Provider::Gemini), events(&gemini)),
-        (Of::Client(Provider::Ollama), ollama.to_owned()),
+        (Reader::Client(Provider::Groq), events(&halves)),
+        (Reader::Client(Provider::Anthropic), events(&anthropic)),
+        (Reader::Client(Provider::Gemini), events(&gemini)),
+        (Reader::Client(Provider::Ollama), ollama.to_owned()),
     ] {
         let found = answer(provider, Reply::stream(body), true).await.unwrap();
         assert_eq!(found.text(), "😀", "{provider:?}");
@@ -379,8 +384,9 @@ async fn an_emoji_whose_surrogate_halves_arrive_in_two_pieces_is_joined() {
         r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\ude00\"}"}}]}}]}"#,
         END,
     ];
-    let found =
-        answer(Of::Client(Provider::Groq), Reply::stream(events(&arguments)), true).await.unwrap();
+    let found = answer(Reader::Client(Provider::Groq), Reply::stream(events(&arguments)), true)
+        .await
+        .unwrap();
     assert_eq!(calls(&found), [("f", r#"{"x":"😀"}"#)]);
 }
 
@@ -388,8 +394,8 @@ async fn an_emoji_whose_surrogate_halves_arrive_in_two_pieces_is_joined() {
 async fn a_call_that_the_token_limit_cuts_off_is_marked_even_without_arguments() {
     for arguments in [json!(""), json!(null), json!("{\"x\":")] {
         let choice = json!({"index": 0, "finish_reason": "length"});
-        for (reply, streamed) in asking_both_ways(&choice, &arguments) {
-            let found = answer(Of::Client(Provider::Groq), reply, streamed).await.unwrap();
+        for (reply, streamed) in replies_with_call(&choice, &arguments) {
+            let found = answer(Reader::Client(Provider::Groq), reply, streamed).await.unwrap();
             let call = found.tool_calls().next().unwrap();
             assert!(call.is_cut_off, "{arguments}, streamed: {streamed}: {call:?}");
             let reason = &found.messages[0].finish_reason;
@@ -435,8 +441,8 @@ async fn a_native_length_stop_through_openrouter_is_a_length_stop() {
     for native in ["length", "max_tokens", "MAX_TOKENS", "max_output_tokens"] {
         let choice =
             json!({"index": 0, "finish_reason": "tool_calls", "native_finish_reason": native});
-        for (reply, streamed) in asking_both_ways(&choice, &json!("")) {
-            let found = answer(Of::Client(Provider::Groq), reply, streamed).await.unwrap();
+        for (reply, streamed) in replies_with_call(&choice, &json!("")) {
+            let found = answer(Reader::Client(Provider::Groq), reply, streamed).await.unwrap();
             assert_eq!(found.finish.reason, Some(FinishReason::Length), "{native}");
         }
     }

@@ -24,7 +24,7 @@ const ANSWER: &str = r#"{"choices":[{"index":0,"finish_reason":"stop",
 
 /// Returns a source that returns the tokens `token-1`, `token-2` and so on, and the number of
 /// tokens that the source has returned.
-fn numbered(
+fn numbered_tokens(
     lifetime: Duration,
 ) -> (Arc<AtomicUsize>, impl tower_chat_providers::auth::TokenSource) {
     let count = Arc::new(AtomicUsize::new(0));
@@ -41,7 +41,7 @@ fn numbered(
     (count, source)
 }
 
-fn sent(server: &Server) -> Vec<String> {
+fn authorization_headers(server: &Server) -> Vec<String> {
     let received = server.received();
     received.iter().map(|it| it.header("authorization").unwrap().to_owned()).collect()
 }
@@ -49,16 +49,16 @@ fn sent(server: &Server) -> Vec<String> {
 #[tokio::test]
 async fn concurrent_requests_fetch_a_token_once() {
     let server = Server::start(vec![Reply::json(200, ANSWER); 3]).await;
-    let (count, source) = numbered(Duration::from_secs(3600));
+    let (count, source) = numbered_tokens(Duration::from_secs(3600));
     let layer = AuthLayer::from_source(AuthHeader::Bearer, source);
     let client = OpenAiChat::compatible(&server.url).unwrap().with_auth(layer);
-    let asked = ["one", "two", "three"].map(|text| {
+    let requests = ["one", "two", "three"].map(|text| {
         let mut client = client.clone();
         async move { ask(&mut client, ChatRequest::user(text)).await.unwrap() }
     });
-    futures_util::future::join_all(asked).await;
+    futures_util::future::join_all(requests).await;
     assert_eq!(count.load(Ordering::SeqCst), 1);
-    assert_eq!(sent(&server), ["Bearer token-1"; 3]);
+    assert_eq!(authorization_headers(&server), ["Bearer token-1"; 3]);
 }
 
 #[tokio::test]
@@ -79,7 +79,10 @@ async fn an_expired_token_is_fetched_again() {
     ask(&mut client, ChatRequest::user("expired")).await.unwrap();
     ask(&mut client, ChatRequest::user("renewed")).await.unwrap();
     ask(&mut client, ChatRequest::user("still valid")).await.unwrap();
-    assert_eq!(sent(&server), ["Bearer token-1", "Bearer token-2", "Bearer token-2"]);
+    assert_eq!(
+        authorization_headers(&server),
+        ["Bearer token-1", "Bearer token-2", "Bearer token-2"]
+    );
 }
 
 #[tokio::test]
@@ -87,14 +90,14 @@ async fn a_refused_token_is_fetched_again_and_the_request_is_sent_a_second_time(
     let refusal = Reply::json(401, r#"{"error":{"message":"expired"}}"#);
     let replies = [refusal.clone(), Reply::json(200, ANSWER), refusal.clone(), refusal];
     let server = Server::start(replies).await;
-    let (_, source) = numbered(Duration::from_secs(3600));
+    let (_, source) = numbered_tokens(Duration::from_secs(3600));
     let layer = AuthLayer::from_source(AuthHeader::Bearer, source);
     let mut client = OpenAiChat::compatible(&server.url).unwrap().with_auth(layer);
     ask(&mut client, ChatRequest::user("renew")).await.unwrap();
     let error = ask(&mut client, ChatRequest::user("refuse")).await.unwrap_err();
     assert_eq!(error.downcast::<ProviderError>().unwrap().status(), Some(401));
     let expected = ["Bearer token-1", "Bearer token-2", "Bearer token-2", "Bearer token-3"];
-    assert_eq!(sent(&server), expected);
+    assert_eq!(authorization_headers(&server), expected);
 }
 
 #[tokio::test]
@@ -115,11 +118,11 @@ async fn a_failed_token_source_fails_all_requests_that_wait_for_the_token() {
     };
     let layer = AuthLayer::from_source(AuthHeader::Bearer, source);
     let client = OpenAiChat::compatible(&server.url).unwrap().with_auth(layer);
-    let asked = ["red", "green"].map(|text| {
+    let requests = ["red", "green"].map(|text| {
         let mut client = client.clone();
         async move { ask(&mut client, ChatRequest::user(text)).await.unwrap_err() }
     });
-    for error in futures_util::future::join_all(asked).await {
+    for error in futures_util::future::join_all(requests).await {
         let error = error.downcast::<ProviderError>().unwrap();
         assert!(error.is_retryable(), "{error}");
         assert!(error.to_string().contains("the metadata server is away"), "{error}");

@@ -117,7 +117,7 @@ async fn dropping_a_call_closes_the_connection() {
     let call = ask(&mut client, ChatRequest::user("never mind"));
     tokio::select! {
         answer = call => panic!("the server has not answered, but the call ended with {answer:?}"),
-        () = server.request_read() => {}
+        () = server.wait_for_request() => {}
     }
-    server.ended().await;
+    server.wait_for_end().await;
 }

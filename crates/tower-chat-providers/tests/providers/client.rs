@@ -111,7 +111,7 @@ impl Client {
 }
 
 /// Downcasts the error of a call, or of the stream that it returned, to a `ProviderError`.
-pub(crate) fn typed(error: BoxError) -> ProviderError {
+pub(crate) fn provider_error(error: BoxError) -> ProviderError {
     *error.downcast().expect("a typed error")
 }
 

@@ -2,14 +2,14 @@
 //! test does.
 //!
 //! `chat::recorded` replays all exchanges of Chat Completions, `responses::recorded` all exchanges
-//! of Responses, and `wires::recorded` the exchanges for which [`Asked`] has a provider. These
-//! tests fail if a request or an answer differs from the recording.
+//! of Responses, and `wires::recorded` the exchanges for which [`ModelRequest`] has a provider.
+//! These tests fail if a request or an answer differs from the recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     cassettes::{self, Api, Exchange},
-    wires::wire::{Asked, EXCLUDED},
+    wires::wire::{EXCLUDED, ModelRequest},
 };
 
 /// Whether a test replays an exchange, or the reason why no test does.
@@ -28,7 +28,11 @@ fn coverage(exchange: &Exchange) -> Coverage {
         (_, Some((_, reason))) => Coverage::Excluded(reason),
         (Api::ChatCompletions | Api::Responses, None) => Coverage::Asserted,
         (_, None) => {
-            assert!(Asked::of(exchange).is_some(), "{}: no test plays it", exchange.source);
+            assert!(
+                ModelRequest::of_exchange(exchange).is_some(),
+                "{}: no test plays it",
+                exchange.source
+            );
             Coverage::Asserted
         }
     }
@@ -44,7 +48,7 @@ struct Count {
 
 #[test]
 fn every_recorded_exchange_is_tested_or_listed_with_the_reason() {
-    let cassettes = cassettes::all();
+    let cassettes = cassettes::all_cassettes();
     assert!(!cassettes.is_empty());
     let mut counts: BTreeMap<&str, (Count, BTreeSet<String>)> = BTreeMap::new();
     for file in &cassettes {

@@ -14,7 +14,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Runs an example in its own process, and returns its output.
-fn printed(name: &str, database: &Path) -> String {
+fn run_example(name: &str, database: &Path) -> String {
     let mut command = Command::new(example(name));
     // If these variables are not set, the example does not send requests to another machine.
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_HOST"] {
@@ -30,12 +30,12 @@ fn the_agent_example_remembers_the_messages_of_an_earlier_process() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("agent.db");
     assert_eq!(
-        printed("openai_chat", &database),
+        run_example("openai_chat", &database),
         "remembered 0 messages\n\
          Order 7 is on its way. (You have asked 1 times.)\n\
          40 tokens read, 20 written\n"
     );
-    let second = printed("openai_chat", &database);
+    let second = run_example("openai_chat", &database);
     assert_eq!(second.lines().next(), Some("remembered 4 messages"));
     assert!(second.contains("You have asked 2 times."), "{second}");
 }
@@ -45,13 +45,13 @@ fn the_responses_example_stores_the_id_with_which_the_next_process_continues() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("responses.db");
     assert_eq!(
-        printed("openai_responses", &database),
+        run_example("openai_responses", &database),
         "a new conversation\n\
          Order 7 is on its way. (You have asked 1 times.)\n\
          40 tokens read, 20 written\n"
     );
     assert_eq!(
-        printed("openai_responses", &database),
+        run_example("openai_responses", &database),
         "the service remembers, up to resp_1_told\n\
          Order 7 is on its way. (You have asked 2 times.)\n\
          40 tokens read, 20 written\n"
@@ -59,15 +59,15 @@ fn the_responses_example_stores_the_id_with_which_the_next_process_continues() {
 }
 
 /// Runs an example twice with the same database, and returns both outputs.
-fn twice(name: &str) -> [String; 2] {
+fn run_twice(name: &str) -> [String; 2] {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("history.db");
-    [printed(name, &database), printed(name, &database)]
+    [run_example(name, &database), run_example(name, &database)]
 }
 
 #[test]
 fn the_anthropic_example_stores_its_thinking_for_the_next_process() {
-    let [first, second] = twice("anthropic_thinking");
+    let [first, second] = run_twice("anthropic_thinking");
     assert_eq!(
         first,
         "remembered 0 messages with 0 thoughts\n\
@@ -80,7 +80,7 @@ fn the_anthropic_example_stores_its_thinking_for_the_next_process() {
 
 #[test]
 fn the_ollama_example_remembers_the_messages_of_an_earlier_process() {
-    let [first, second] = twice("ollama");
+    let [first, second] = run_twice("ollama");
     assert_eq!(first, "remembered 0 messages\nYou have asked 1 times.\n");
     assert_eq!(second, "remembered 2 messages\nYou have asked 2 times.\n");
 }

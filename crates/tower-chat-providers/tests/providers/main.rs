@@ -16,7 +16,7 @@ mod chat;
 mod client;
 mod coverage;
 mod examples;
-mod leftovers;
+mod native_texts;
 mod rate_limit;
 mod refused_content;
 mod responses;

@@ -32,14 +32,14 @@ const MODES: [PersistenceMode; 3] =
 /// A service that refuses every request that contains the test's image. If `call` is set, the first
 /// answer calls the tool `draw`, which returns this image.
 #[derive(Clone)]
-struct Picky {
+struct RefusingService {
     sent: Arc<Mutex<Vec<String>>>,
     call: Option<Value>,
     answer: Value,
     refusal: Value,
 }
 
-impl Picky {
+impl RefusingService {
     fn new((call, answer, refusal): (Value, Value, Value)) -> Self {
         Self { sent: Arc::default(), call: Some(call), answer, refusal }
     }
@@ -53,7 +53,7 @@ impl Picky {
     }
 }
 
-impl Service<Request<Bytes>> for Picky {
+impl Service<Request<Bytes>> for RefusingService {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -150,7 +150,7 @@ fn tools() -> Tools {
 }
 
 async fn send<P: Provider>(
-    client: &ProviderClient<P, Picky>,
+    client: &ProviderClient<P, RefusingService>,
     store: &MemoryStore,
     mode: PersistenceMode,
     request: ChatRequest,
@@ -169,7 +169,10 @@ fn key() -> ConversationKey {
 
 /// Asserts that the run in which a tool returns the image continues after the refusal, and that all
 /// later runs succeed.
-async fn assert_runs_continue<P: Provider>(client: ProviderClient<P, Picky>, service: &Picky) {
+async fn assert_runs_continue<P: Provider>(
+    client: ProviderClient<P, RefusingService>,
+    service: &RefusingService,
+) {
     for (mode, streamed) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         service.sent.lock().unwrap().clear();
         let store = MemoryStore::new();
@@ -196,15 +199,15 @@ async fn assert_runs_continue<P: Provider>(client: ProviderClient<P, Picky>, ser
 
 #[tokio::test]
 async fn a_refused_image_of_a_tool_is_omitted_in_later_requests_to_the_service() {
-    let service = Picky::new(chat());
+    let service = RefusingService::new(chat());
     assert_runs_continue(OpenAiChat::new(service.clone()).with_model("m"), &service).await;
-    let service = Picky::new(responses());
+    let service = RefusingService::new(responses());
     assert_runs_continue(OpenAiResponses::new(service.clone()).with_model("m"), &service).await;
-    let service = Picky::new(anthropic());
+    let service = RefusingService::new(anthropic());
     assert_runs_continue(Anthropic::new(service.clone()).with_model("m"), &service).await;
-    let service = Picky::new(gemini());
+    let service = RefusingService::new(gemini());
     assert_runs_continue(Gemini::new(service.clone()).with_model("m"), &service).await;
-    let service = Picky::new(bedrock());
+    let service = RefusingService::new(bedrock());
     assert_runs_continue(Bedrock::new("us-east-1", service.clone()).with_model("m"), &service)
         .await;
 }
@@ -213,7 +216,7 @@ async fn a_refused_image_of_a_tool_is_omitted_in_later_requests_to_the_service()
 async fn a_refused_image_of_the_user_fails_the_run_and_is_sent_to_other_services() {
     for mode in MODES {
         let store = MemoryStore::new();
-        let service = Picky::new(anthropic()).without_call();
+        let service = RefusingService::new(anthropic()).without_call();
         let client = Anthropic::new(service.clone()).with_model("m");
         let question = Message::new(Role::User, vec![Part::text("see?"), image()]);
         let error = send(&client, &store, mode, ChatRequest::new(question)).await.unwrap_err();
@@ -229,7 +232,8 @@ async fn a_refused_image_of_the_user_fails_the_run_and_is_sent_to_other_services
         send(&client, &store, mode, ChatRequest::user("well?")).await.unwrap();
         assert_eq!(service.sent().len(), 2);
 
-        let other = Picky { refusal: Value::Null, ..Picky::new(chat()).without_call() };
+        let other =
+            RefusingService { refusal: Value::Null, ..RefusingService::new(chat()).without_call() };
         let client = OpenAiChat::new(other.clone()).with_model("m");
         let answer = send(&client, &store, mode, ChatRequest::user("and?")).await;
         let is_stored = mode != PersistenceMode::PerRun;

@@ -81,7 +81,7 @@ async fn waits_between_attempts_are_random_and_grow_up_to_a_limit() {
     let mut sums = [Duration::ZERO; 5];
     for _ in 0..40 {
         let attempts = Attempts::default();
-        let service = RetryLayer::new(policy.clone().with_budget(generous()));
+        let service = RetryLayer::new(policy.clone().with_budget(large_budget()));
         assert_eq!(ask(service.layer(client(&attempts, overloaded(5)))).await.unwrap(), "at last");
         let waits = attempts.waits();
         assert_eq!(waits.len(), 5);
@@ -97,22 +97,22 @@ async fn waits_between_attempts_are_random_and_grow_up_to_a_limit() {
     }
 }
 
-fn generous() -> Arc<TpsBudget> {
+fn large_budget() -> Arc<TpsBudget> {
     Arc::new(TpsBudget::new(Duration::from_secs(10), 1_000, 1.0))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_the_service_requests_is_respected_up_to_a_limit() {
-    let asked = Duration::from_secs(30);
-    let policy = RetryPolicy::new().with_max_retry_after(asked);
+    let max_wait = Duration::from_secs(30);
+    let policy = RetryPolicy::new().with_max_retry_after(max_wait);
     let attempts = Attempts::default();
-    let errors = vec![refusal(429, Some(asked))];
+    let errors = vec![refusal(429, Some(max_wait))];
     ask(RetryLayer::new(policy.clone()).layer(client(&attempts, errors))).await.unwrap();
     let wait = attempts.waits()[0];
-    assert!(wait >= asked && wait <= asked + Duration::from_millis(501), "{wait:?}");
+    assert!(wait >= max_wait && wait <= max_wait + Duration::from_millis(501), "{wait:?}");
 
     let attempts = Attempts::default();
-    let longer = asked + Duration::from_millis(1);
+    let longer = max_wait + Duration::from_millis(1);
     let errors = vec![refusal(429, Some(longer))];
     let began = Instant::now();
     let error = ask(RetryLayer::new(policy).layer(client(&attempts, errors))).await.unwrap_err();

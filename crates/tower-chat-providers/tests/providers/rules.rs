@@ -78,7 +78,7 @@ fn chat_answer(message: &Value) -> Value {
 }
 
 /// Returns the next request of a conversation with this answer.
-fn after(answer: &Answer) -> ChatRequest {
+fn next_request(answer: &Answer) -> ChatRequest {
     let mut messages = vec![Message::user("Is it cold?")];
     messages.extend(answer.messages.iter().map(|message| Message::clone(message)));
     messages.push(Message::user("And in Rome?"));
@@ -93,7 +93,7 @@ async fn reasoning_is_sent_only_to_the_service_that_created_it() {
     let deepseek =
         || OpenAiChat::service_over(CompatibleService::DeepSeek, capture.clone()).with_model("m");
     let answer = ask(deepseek(), ChatRequest::user("Is it cold?")).await.unwrap();
-    let request = after(&answer);
+    let request = next_request(&answer);
     ask(deepseek(), request.clone()).await.unwrap();
     assert_eq!(capture.sent()[1]["messages"][1]["reasoning_content"], "Hm.");
     let expected = json!({"role": "assistant", "content": "It is."});
@@ -205,9 +205,9 @@ async fn encrypted_reasoning_of_openai_is_not_sent_to_azure() {
     let capture = Capture::answering(&answer);
     let openai = || OpenAiResponses::new(capture.clone()).with_model("m");
     let answer = ask(openai(), ChatRequest::user("Is it cold?")).await.unwrap();
-    ask(openai(), after(&answer)).await.unwrap();
+    ask(openai(), next_request(&answer)).await.unwrap();
     let azure = OpenAiResponses::azure("https://mine.openai.azure.com", capture.clone());
-    ask(azure.with_model("m"), after(&answer)).await.unwrap();
+    ask(azure.with_model("m"), next_request(&answer)).await.unwrap();
     let sent = capture.sent();
     assert!(sent[1].to_string().contains(r#""encrypted_content":"AA""#));
     assert!(!sent[2].to_string().contains(r#""encrypted_content""#));

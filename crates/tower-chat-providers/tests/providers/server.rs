@@ -171,12 +171,12 @@ impl Server {
     }
 
     /// Waits until a whole request has been received.
-    pub(crate) async fn request_read(&self) {
+    pub(crate) async fn wait_for_request(&self) {
         self.request_read.notified().await;
     }
 
     /// Waits until a connection has ended.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_for_end(&self) {
         self.ended.notified().await;
     }
 }

@@ -50,7 +50,7 @@ fn answer(text: &str, reason: FinishReason) -> Answer {
 }
 
 /// Returns the schema that every provider receives.
-fn sent() -> Value {
+fn portable_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
@@ -118,11 +118,12 @@ fn sorted(mut schema: Value) -> Value {
 #[test]
 fn the_schema_is_sent_in_the_field_of_each_provider() {
     let description = "A table that a guest books.";
+    let schema = portable_schema();
     let named =
-        json!({"name": "Booking", "description": description, "schema": sent(), "strict": true});
+        json!({"name": "Booking", "description": description, "schema": schema, "strict": true});
     let mut flat = named.clone();
     flat["type"] = json!("json_schema");
-    let plain = json!({"type": "json_schema", "schema": sent()});
+    let plain = json!({"type": "json_schema", "schema": portable_schema()});
     let cases = [
         (
             StructuredFormat::OpenAiChat,
@@ -137,13 +138,13 @@ fn the_schema_is_sent_in_the_field_of_each_provider() {
         (
             StructuredFormat::Gemini,
             json!({"generationConfig": {
-            "responseMimeType": "application/json", "responseJsonSchema": sent()}}),
+            "responseMimeType": "application/json", "responseJsonSchema": portable_schema()}}),
         ),
         (
             StructuredFormat::Cohere,
-            json!({"response_format": {"type": "json_object", "schema": sent()}}),
+            json!({"response_format": {"type": "json_object", "schema": portable_schema()}}),
         ),
-        (StructuredFormat::Ollama, json!({"format": sent()})),
+        (StructuredFormat::Ollama, json!({"format": portable_schema()})),
     ];
     for (format, expected) in cases {
         let request = booking(format).apply(ChatRequest::user("a table"));
@@ -161,7 +162,7 @@ fn converse_is_sent_the_schema_as_a_text() {
     let fields: Vec<&String> = named.keys().collect();
     assert_eq!(fields, ["description", "name", "schema"]);
     let schema: Value = serde_json::from_str(named["schema"].as_str().unwrap()).unwrap();
-    assert_eq!(sorted(schema), sorted(sent()));
+    assert_eq!(sorted(schema), sorted(portable_schema()));
 }
 
 #[test]
@@ -170,7 +171,7 @@ fn a_forced_tool_call_replaces_the_schema_field_of_a_provider_without_one() {
     let request = output.apply(output.apply(ChatRequest::user("a terrace")));
     let [tool] = request.options.tools.as_slice() else { panic!("{:?}", request.options.tools) };
     assert_eq!(tool.name, "book_table_");
-    assert_eq!(sorted(tool.parameters.clone()), sorted(sent()));
+    assert_eq!(sorted(tool.parameters.clone()), sorted(portable_schema()));
     assert_eq!(request.options.tool_choice, Some(ToolChoice::Tool("book_table_".to_owned())));
     let arguments = r#"{"guests":3,"note":null,"dishes":[],"payment":{"by":"cash"}}"#;
     let call = ToolCall::new("call_1", "book_table_", arguments);
@@ -233,7 +234,7 @@ fn each_wire_writes_the_schema_into_its_body() {
             booking(format).apply(ChatRequest::user("by the window").with_options(options));
         let body = wire.render_request(&request).unwrap();
         let schema = body.pointer(pointer).unwrap_or_else(|| panic!("{format:?}: {body:#}"));
-        assert_eq!(sorted(schema.clone()), sorted(sent()), "{format:?}");
+        assert_eq!(sorted(schema.clone()), sorted(portable_schema()), "{format:?}");
     }
 }
 

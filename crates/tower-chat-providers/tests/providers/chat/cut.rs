@@ -39,14 +39,16 @@ async fn a_stream_cut_at_any_byte_is_an_error_or_the_whole_answer() {
 
 #[tokio::test]
 async fn a_recorded_stream_cut_short_is_an_error_or_the_whole_answer() {
-    for cassettes in cassettes::of_each_folder() {
+    for cassettes in cassettes::cassettes_by_folder() {
         cut_shortest_of(&cassettes).await;
     }
 }
 
 async fn cut_shortest_of(cassettes: &[Cassette]) {
     let mut shortest: BTreeMap<&str, &Exchange> = BTreeMap::new();
-    for exchange in cassettes.iter().flat_map(cassettes::chat).filter(|it| is_complete(it)) {
+    for exchange in
+        cassettes.iter().flat_map(cassettes::chat_exchanges).filter(|it| is_complete(it))
+    {
         let found = shortest.entry(&exchange.folder).or_insert(exchange);
         if exchange.body.len() < found.body.len() {
             *found = exchange;

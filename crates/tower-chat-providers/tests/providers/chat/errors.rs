@@ -9,7 +9,7 @@ use tower_chat_providers::{
 };
 
 use crate::{
-    client::{ask, typed},
+    client::{ask, provider_error},
     server::{Framing, Reply, Server},
 };
 
@@ -20,14 +20,14 @@ async fn error(reply: Reply, request: ChatRequest) -> ProviderError {
     *error.downcast().expect("a typed error")
 }
 
-fn both() -> [ChatRequest; 2] {
+fn whole_and_streamed() -> [ChatRequest; 2] {
     [ChatRequest::user("hi"), ChatRequest::user("hi").streamed()]
 }
 
 #[tokio::test]
 async fn the_error_of_a_rate_limit_has_the_time_to_wait() {
     let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit"}}"#;
-    for request in both() {
+    for request in whole_and_streamed() {
         let reply = Reply::json(429, body).header("retry-after", "7");
         let found = error(reply, request.clone()).await;
         assert_eq!(found.status(), Some(429));
@@ -71,7 +71,7 @@ async fn an_error_body_of_another_shape_is_reported_with_its_text() {
         (500, "", "", None, true),
     ];
     for (status, body, words, code, retryable) in shapes {
-        for request in both() {
+        for request in whole_and_streamed() {
             let found = error(Reply::json(status, body), request).await;
             let Some(Refusal { message, body: kept, .. }) = found.refusal() else {
                 panic!("{found}")
@@ -166,14 +166,14 @@ async fn requests_that_chat_completions_cannot_serve_are_refused_before_they_are
     let mut sentinel = ChatRequest::user("hi");
     sentinel.history_owner = Some(HistoryOwner::Local);
     let found = ask(&mut server.model(), sentinel).await.expect_err("the sentinel");
-    assert!(matches!(typed(found).kind(), Kind::Sentinel(_)));
+    assert!(matches!(provider_error(found).kind(), Kind::Sentinel(_)));
 
     let kept = ChatRequest::user("hi").with_service_id("conv_1");
     let mut background = tower_chat_core::ChatOptions::default();
     background.background = true;
     for request in [kept, ChatRequest::user("hi").with_options(background)] {
         let found = ask(&mut server.model(), request).await.expect_err("unsupported");
-        assert!(matches!(typed(found).kind(), Kind::Unsupported { .. }));
+        assert!(matches!(provider_error(found).kind(), Kind::Unsupported { .. }));
     }
     assert!(server.received().is_empty());
 }

@@ -21,7 +21,7 @@ pub(crate) struct ExpectedAnswer {
 
 impl ExpectedAnswer {
     /// Returns the values of an answer that the model client has read.
-    pub(crate) fn of(answer: &Answer) -> Self {
+    pub(crate) fn of_answer(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         Self {
             text: message.text(),
@@ -43,7 +43,7 @@ impl ExpectedAnswer {
     }
 
     /// Returns the expected values for a recorded whole answer.
-    pub(crate) fn by(json: &Value) -> Self {
+    pub(crate) fn of_json(json: &Value) -> Self {
         let choice = &json["choices"][0];
         let message = &choice["message"];
         let calls = message["tool_calls"].as_array().into_iter().flatten();
@@ -72,7 +72,7 @@ impl ExpectedAnswer {
     }
 
     /// Returns the expected values for the events of a recorded stream.
-    pub(crate) fn by_events(events: &[Value]) -> Self {
+    pub(crate) fn of_events(events: &[Value]) -> Self {
         let (mut text, mut end, mut spent) = (String::new(), None, Value::Null);
         let mut reasoning: BTreeMap<&str, String> = BTreeMap::new();
         let mut calls: Vec<(Value, Call)> = Vec::new();

@@ -43,24 +43,24 @@ fn assert_names(error: &ProviderError, limit: Limit, max: usize) {
     assert!(!error.is_retryable());
 }
 
-fn long(event: bool) -> String {
+fn long_answer(is_event: bool) -> String {
     let json = json!({"choices": [{"delta": {"content": "x".repeat(5000)}}]});
-    if event { format!("data: {json}\n\n") } else { json.to_string() }
+    if is_event { format!("data: {json}\n\n") } else { json.to_string() }
 }
 
 #[tokio::test]
 async fn an_answer_that_is_too_long_is_a_typed_error() {
     let whole = ChatRequest::user("hi");
     let limits = Limits::default().with_max_body_bytes(4000);
-    for found in errors(limits, || Reply::json(200, long(false)), &whole).await {
+    for found in errors(limits, || Reply::json(200, long_answer(false)), &whole).await {
         assert_names(&found, Limit::Body, 4000);
     }
     let streamed = ChatRequest::user("hi").streamed();
-    for found in errors(limits, || Reply::stream(long(true)), &streamed).await {
+    for found in errors(limits, || Reply::stream(long_answer(true)), &streamed).await {
         assert_names(&found, Limit::Body, 4000);
     }
     let lines = Limits::default().with_max_line_bytes(3000);
-    for found in errors(lines, || Reply::stream(long(true)), &streamed).await {
+    for found in errors(lines, || Reply::stream(long_answer(true)), &streamed).await {
         assert_names(&found, Limit::Line, 3000);
     }
     let events = Limits::default().with_max_event_bytes(2000);
@@ -77,7 +77,7 @@ async fn an_answer_that_is_complete_before_the_bytes_over_a_limit_is_accepted() 
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"all of it\"}}]}\n\n",
         "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
         "data: [DONE]\n\n",
-        &long(true),
+        &long_answer(true),
     ];
     let limits = Limits::default();
     for limits in [limits.with_max_line_bytes(3000), limits.with_max_body_bytes(4000)] {

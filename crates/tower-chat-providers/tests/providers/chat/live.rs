@@ -14,19 +14,19 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 /// The first event of a stream, with the text `one`, and the rest of the stream, with the text
 /// ` two`.
 struct Script {
-    first: &'static str,
-    rest: &'static str,
+    first_event: &'static str,
+    remaining_events: &'static str,
 }
 
 const CHAT: Script = Script {
-    first: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one\"}}]}\n\n",
-    rest: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" two\"}}]}\n\n\
+    first_event: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one\"}}]}\n\n",
+    remaining_events: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" two\"}}]}\n\n\
            data: [DONE]\n\n",
 };
 
 const RESPONSES: Script = Script {
-    first: "data: {\"type\":\"response.output_text.delta\",\"delta\":\"one\"}\n\n",
-    rest: "data: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"type\":\"message\",\
+    first_event: "data: {\"type\":\"response.output_text.delta\",\"delta\":\"one\"}\n\n",
+    remaining_events: "data: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"type\":\"message\",\
            \"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"one two\"}]}]}}\n\n",
 };
 
@@ -39,7 +39,7 @@ fn responses(url: &str) -> OpenAiResponses<ReqwestTransport> {
 }
 
 /// Returns a response whose first event was received, and the connection on the side of the server.
-async fn begun<S>(model: fn(&str) -> S, script: &Script) -> (ChatResponse, TcpStream)
+async fn start_stream<S>(model: fn(&str) -> S, script: &Script) -> (ChatResponse, TcpStream)
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
 {
@@ -49,7 +49,7 @@ where
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = [0; 4096];
         assert_ne!(stream.read(&mut request).await.unwrap(), 0);
-        stream.write_all([HEAD, script.first].concat().as_bytes()).await.unwrap();
+        stream.write_all([HEAD, script.first_event].concat().as_bytes()).await.unwrap();
         stream
     };
     let mut model = model(&url);
@@ -62,11 +62,12 @@ where
 
 #[tokio::test]
 async fn a_delta_is_returned_before_the_service_sends_the_next_delta() {
-    for (script, begun) in
-        [(CHAT, begun(chat, &CHAT).await), (RESPONSES, begun(responses, &RESPONSES).await)]
-    {
+    for (script, begun) in [
+        (CHAT, start_stream(chat, &CHAT).await),
+        (RESPONSES, start_stream(responses, &RESPONSES).await),
+    ] {
         let (response, mut stream) = begun;
-        stream.write_all(script.rest.as_bytes()).await.unwrap();
+        stream.write_all(script.remaining_events.as_bytes()).await.unwrap();
         drop(stream);
         assert_eq!(response.collect().await.unwrap().text(), "one two");
     }
@@ -74,7 +75,9 @@ async fn a_delta_is_returned_before_the_service_sends_the_next_delta() {
 
 #[tokio::test]
 async fn dropping_a_response_closes_the_connection() {
-    for (response, mut stream) in [begun(chat, &CHAT).await, begun(responses, &RESPONSES).await] {
+    for (response, mut stream) in
+        [start_stream(chat, &CHAT).await, start_stream(responses, &RESPONSES).await]
+    {
         drop(response);
         let mut rest = Vec::new();
         // Waits until the client has closed or reset the connection.

@@ -149,7 +149,7 @@ async fn a_whole_answer_to_a_streamed_request_is_accepted() {
 }
 
 /// Returns the fields of the message's native part with this wire.
-fn leftover(answer: &Answer, wire: &str) -> serde_json::Value {
+fn native_item(answer: &Answer, wire: &str) -> serde_json::Value {
     let native = answer.messages[0].parts.iter().find_map(|part| match part {
         Part::Native(native) if &*native.wire == wire => Some(native.item.parse().unwrap()),
         _ => None,
@@ -178,11 +178,11 @@ async fn an_unknown_field_that_each_piece_repeats_is_not_concatenated_and_not_se
     assert_eq!(found.text(), "Yes.");
     let of_pieces = serde_json::json!({"channel": "final", "token_index": 7});
     assert_eq!(
-        leftover(&found, "openai-chat-delta"),
+        native_item(&found, "openai-chat-delta"),
         of_pieces,
         "the fields of deltas are unchanged"
     );
-    let kept = leftover(&found, "openai-chat");
+    let kept = native_item(&found, "openai-chat");
     assert_eq!(kept["odd"], serde_json::json!({"mode": "a"}));
     assert_eq!(kept["thought_signature"], "sig");
     let history = [tower_chat_core::Message::user("hi"), (*found.messages[0]).clone()];
@@ -240,7 +240,7 @@ async fn fragments_of_one_reasoning_block_are_joined_with_the_last_signature() {
         {"type": "odd", "text": "a"},
         {"type": "odd", "text": "a"},
     ]);
-    assert_eq!(leftover(&found, "openai-chat")["reasoning_details"], expected);
+    assert_eq!(native_item(&found, "openai-chat")["reasoning_details"], expected);
 }
 
 #[tokio::test]

@@ -14,18 +14,18 @@ use super::expected::ExpectedAnswer;
 use crate::{
     cassettes::{self, Cassette, Exchange},
     client::ask,
-    leftovers,
+    native_texts,
     server::{Reply, Server},
 };
 
 #[tokio::test]
 async fn every_recorded_exchange_is_requested_and_read_as_it_was_recorded() {
-    let cassettes = cassettes::all();
+    let cassettes = cassettes::all_cassettes();
     let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
     let (mut exchanges, mut continued) = (0, 0);
     for cassette in &cassettes {
         let (asserted, skipped) = folders.entry(&cassette.folder).or_default();
-        if cassettes::chat(cassette).next().is_none() {
+        if cassettes::chat_exchanges(cassette).next().is_none() {
             let url = cassette.exchanges.first().map_or("nothing", |exchange| &exchange.url);
             skipped.push(format!("{}: records {url}, not Chat Completions", cassette.name));
             continue;
@@ -40,7 +40,7 @@ async fn every_recorded_exchange_is_requested_and_read_as_it_was_recorded() {
         skipped.iter().for_each(|reason| println!("  {reason}"));
     }
     println!("{exchanges} exchanges, {continued} next requests");
-    let recorded = cassettes.iter().flat_map(cassettes::chat).count();
+    let recorded = cassettes.iter().flat_map(cassettes::chat_exchanges).count();
     assert_eq!(exchanges, recorded);
 }
 
@@ -50,7 +50,7 @@ async fn every_recorded_exchange_is_requested_and_read_as_it_was_recorded() {
 async fn play(cassette: &Cassette) -> (usize, usize) {
     let (mut played, mut continued) = (0, 0);
     let mut answers: Vec<(Value, Message)> = Vec::new();
-    for exchange in cassettes::chat(cassette) {
+    for exchange in cassettes::chat_exchanges(cassette) {
         let source = exchange.source.clone();
         let reply = if exchange.is_streamed() {
             Reply::stream(exchange.body.clone())
@@ -60,7 +60,7 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
         let server = Server::start([reply]).await;
         let (request, reused) = request(exchange, &answers);
         let outcome = if exchange.is_streamed() {
-            watched(&server, request).await
+            collect_checked(&server, request).await
         } else {
             ask(&mut server.model(), request).await
         };
@@ -92,7 +92,7 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
 
 /// Returns the answer to a streamed request. Asserts that its deltas together are equal to the
 /// answer.
-async fn watched(
+async fn collect_checked(
     server: &Server,
     request: ChatRequest,
 ) -> Result<Answer, tower_chat_core::BoxError> {
@@ -124,12 +124,16 @@ fn assert_answer(exchange: &Exchange, answer: &Answer, source: &str) {
     assert_eq!(exchange.reported_error().unwrap(), None, "{source}: the error was not reported");
     if exchange.is_streamed() {
         let events = exchange.json_events().unwrap();
-        assert_eq!(ExpectedAnswer::of(answer), ExpectedAnswer::by_events(&events), "{source}");
-        leftovers::assert_whole(&events, &answer.messages[0], source);
+        assert_eq!(
+            ExpectedAnswer::of_answer(answer),
+            ExpectedAnswer::of_events(&events),
+            "{source}"
+        );
+        native_texts::assert_texts_occur_in_events(&events, &answer.messages[0], source);
         return;
     }
     let json = exchange.json().unwrap();
-    assert_eq!(ExpectedAnswer::of(answer), ExpectedAnswer::by(&json), "{source}");
+    assert_eq!(ExpectedAnswer::of_answer(answer), ExpectedAnswer::of_json(&json), "{source}");
     let rendered = render_message(&answer.messages[0], Audience::Transcript);
     let rendered: Value = rendered[0].parse().unwrap();
     assert_eq!(rendered, json["choices"][0]["message"], "{source}: something was lost");
@@ -166,16 +170,20 @@ fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, u
     let mut messages = parse_messages(&body["messages"].to_string()).unwrap();
     let mut reused = 0;
     // Replacing the last answer first does not change the positions of earlier answers.
-    for (asked, answer) in answers.iter().rev() {
-        let asked = asked.as_array().unwrap();
-        if !list.starts_with(asked) {
+    for (request_messages, answer) in answers.iter().rev() {
+        let request_messages = request_messages.as_array().unwrap();
+        if !list.starts_with(request_messages) {
             continue;
         }
-        let rest = list[asked.len()..].iter();
+        let rest = list[request_messages.len()..].iter();
         let count = rest.take_while(|message| message["role"] == "assistant").count();
         if count > 0 {
-            let recorded = messages[asked.len()..asked.len() + count].to_vec();
-            messages.splice(asked.len()..asked.len() + count, [named(answer, &recorded)]);
+            let recorded =
+                messages[request_messages.len()..request_messages.len() + count].to_vec();
+            messages.splice(
+                request_messages.len()..request_messages.len() + count,
+                [with_recorded_ids(answer, &recorded)],
+            );
             reused += 1;
         }
     }
@@ -184,7 +192,7 @@ fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, u
 
 /// Adds the ids that the recorded client has generated for calls without an id. In a stack, the
 /// tool loop generates such ids.
-fn named(answer: &Message, recorded: &[Message]) -> Message {
+fn with_recorded_ids(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());
     for part in &mut answer.parts {
@@ -294,7 +302,7 @@ fn history(body: &Value) -> Vec<Value> {
             .map(|call| {
                 let arguments = call["function"]["arguments"].as_str().unwrap();
                 let parsed = serde_json::from_str(arguments).unwrap_or_else(|_| json!(arguments));
-                json!([of_words(&call["id"]), call["function"]["name"], parsed])
+                json!([accepted_id(&call["id"]), call["function"]["name"], parsed])
             })
             .collect();
         let content = match &message["content"] {
@@ -317,7 +325,7 @@ fn history(body: &Value) -> Vec<Value> {
                 "role": message["role"],
                 "content": content,
                 "calls": calls,
-                "answers": of_words(&message["tool_call_id"]),
+                "answers": accepted_id(&message["tool_call_id"]),
             })),
         }
     }
@@ -326,10 +334,11 @@ fn history(body: &Value) -> Vec<Value> {
 
 /// Returns the call id that the model client sends to an unknown service: the id, in which `_`
 /// replaces each character that is not an ASCII letter, a digit, `_` or `-`.
-fn of_words(id: &Value) -> Value {
+fn accepted_id(id: &Value) -> Value {
     let is_word = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
-    let of_words = |id: &str| id.chars().map(|it| if is_word(it) { it } else { '_' }).collect();
-    id.as_str().map_or(Value::Null, |id| Value::String(of_words(id)))
+    let replace_characters =
+        |id: &str| id.chars().map(|it| if is_word(it) { it } else { '_' }).collect();
+    id.as_str().map_or(Value::Null, |id| Value::String(replace_characters(id)))
 }
 
 /// Removes leading and trailing white space and reasoning from the text of an answer. Some clients

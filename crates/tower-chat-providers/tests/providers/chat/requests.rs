@@ -16,7 +16,7 @@ use crate::{
 const ANSWER: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"ok",
     "refusal":null,"annotations":[]}}]}"#;
 
-async fn sent<S>(model: impl Fn(&str) -> S, request: ChatRequest) -> Received
+async fn sent_request<S>(model: impl Fn(&str) -> S, request: ChatRequest) -> Received
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
 {
@@ -47,7 +47,7 @@ fn options() -> ChatOptions {
 #[tokio::test]
 async fn the_options_become_the_fields_of_the_body() {
     let request = ChatRequest::user("hi").with_options(options());
-    let received = sent(|url| compatible(url).with_model("m"), request).await;
+    let received = sent_request(|url| compatible(url).with_model("m"), request).await;
     assert!(received.head.starts_with("post /v1/chat/completions http/1.1"), "{}", received.head);
     assert!(!received.head.contains("authorization"), "{}", received.head);
     assert_eq!(
@@ -121,7 +121,7 @@ async fn keys_and_headers_are_sent_and_omitted_from_the_debug_output() {
         assert!(!format!("{model:?}").contains("secret"), "{model:?}");
         model
     };
-    let received = sent(model, ChatRequest::user("hi")).await;
+    let received = sent_request(model, ChatRequest::user("hi")).await;
     assert!(received.head.starts_with("post /v1/chat/completions "), "{}", received.head);
     assert!(received.head.contains("authorization: bearer sk-secret\r\n"), "{}", received.head);
     assert!(received.head.contains("x-title: tests-secret\r\n"), "{}", received.head);
@@ -136,7 +136,7 @@ async fn azure_is_called_at_the_address_of_its_deployment() {
     };
     let mut options = ChatOptions::default();
     options.max_output_tokens = Some(7);
-    let received = sent(model, ChatRequest::user("hi").with_options(options)).await;
+    let received = sent_request(model, ChatRequest::user("hi").with_options(options)).await;
     let line = "post /openai/deployments/mine/chat/completions?api-version=2025-01-01 ";
     assert!(received.head.starts_with(line), "{}", received.head);
     assert!(received.head.contains("api-key: azure-key\r\n"), "{}", received.head);
@@ -153,9 +153,9 @@ async fn foreign_call_ids_become_nine_characters_long_with_the_option_for_mistra
             Message::tool_results([ToolResult::new("call_elsewhere", "done")]),
         ])
     };
-    let received = sent(compatible, history()).await;
+    let received = sent_request(compatible, history()).await;
     assert_eq!(received.body["messages"][2]["tool_call_id"], "call_elsewhere");
-    let received = sent(|url| compatible(url).with_mistral_ids(), history()).await;
+    let received = sent_request(|url| compatible(url).with_mistral_ids(), history()).await;
     let messages = &received.body["messages"];
     let id = messages[2]["tool_call_id"].as_str().unwrap();
     assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");

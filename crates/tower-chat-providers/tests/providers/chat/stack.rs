@@ -36,7 +36,7 @@ async fn after_a_fault_the_history_is_as_the_contract_states_and_the_run_continu
 
             let server = Server::start([Reply::stream(CALL), fault.clone()]).await;
             let error = run(&server, &store, mode, request.clone()).await.expect_err("a fault");
-            assert!(error.to_string().contains(is_known(&error)), "{error}");
+            assert!(error.to_string().contains(provider_error_kind(&error)), "{error}");
             let (kept, wanted) = match mode {
                 PersistenceMode::PerServiceCall => {
                     (vec![Role::User, Role::Assistant, Role::Tool], vec![Reply::stream(TEXT)])
@@ -75,7 +75,7 @@ async fn run(
 
 /// Finds the model client's error among the sources of the layers' error, and returns `cut off` or
 /// `refused`. Panics for any other kind.
-fn is_known(error: &BoxError) -> &'static str {
+fn provider_error_kind(error: &BoxError) -> &'static str {
     let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
     loop {
         match error.downcast_ref::<ProviderError>() {

@@ -10,7 +10,7 @@ use tower_chat_providers::{ProviderError, ProviderErrorKind as Kind};
 use super::{event, streamed, text_response};
 use crate::{
     cassettes::{self, Cassette, Exchange},
-    client::{ask, typed},
+    client::{ask, provider_error},
     server::{Framing, Reply, Server},
 };
 
@@ -25,14 +25,16 @@ async fn a_stream_cut_at_any_byte_is_an_error() {
 
 #[tokio::test]
 async fn a_recorded_stream_cut_short_is_an_error() {
-    for cassettes in cassettes::of_each_folder() {
+    for cassettes in cassettes::cassettes_by_folder() {
         cut_shortest_of(&cassettes).await;
     }
 }
 
 async fn cut_shortest_of(cassettes: &[Cassette]) {
     let mut shortest: BTreeMap<&str, &Exchange> = BTreeMap::new();
-    for exchange in cassettes.iter().flat_map(cassettes::responses).filter(|it| is_complete(it)) {
+    for exchange in
+        cassettes.iter().flat_map(cassettes::responses_exchanges).filter(|it| is_complete(it))
+    {
         let found = shortest.entry(&exchange.folder).or_insert(exchange);
         if exchange.body.len() < found.body.len() {
             *found = exchange;
@@ -103,7 +105,7 @@ async fn the_error_of_a_cut_stream_contains_the_received_text() {
     let body = delta("Hel") + &delta("lo");
     for framing in [Framing::Length, Framing::BreakAt(body.len() - 1)] {
         let error = answer(&body, framing).await.unwrap_err();
-        let Kind::Truncated { text, reason } = typed(error).into_kind() else { panic!() };
+        let Kind::Truncated { text, reason } = provider_error(error).into_kind() else { panic!() };
         let how = match framing {
             Framing::Length => "ended before",
             _ => "connection broke",

@@ -22,14 +22,14 @@ async fn error(reply: Reply, request: ChatRequest) -> ProviderError {
     *error.downcast().expect("a typed error")
 }
 
-fn both() -> [ChatRequest; 2] {
+fn whole_and_streamed() -> [ChatRequest; 2] {
     [ChatRequest::user("hi"), ChatRequest::user("hi").streamed()]
 }
 
 #[tokio::test]
 async fn the_error_of_a_rate_limit_has_the_time_to_wait() {
     let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit"}}"#;
-    for request in both() {
+    for request in whole_and_streamed() {
         let found = error(Reply::json(429, body).header("retry-after", "7"), request).await;
         assert_eq!((found.status(), found.code()), (Some(429), Some("rate_limit")));
         assert_eq!(found.retry_after(), Some(Duration::from_secs(7)));
@@ -45,7 +45,7 @@ async fn an_error_body_of_another_shape_is_reported_with_its_text() {
         (404, r#"{"error":"model not found"}"#, "model not found", false),
         (500, "", "", true),
     ] {
-        for request in both() {
+        for request in whole_and_streamed() {
             let found = error(Reply::json(status, body), request).await;
             let Some(Refusal { message, body: kept, .. }) = found.refusal() else {
                 panic!("{found}")

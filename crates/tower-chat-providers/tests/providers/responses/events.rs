@@ -20,7 +20,7 @@ fn call(arguments: &str) -> Value {
         "name": "f", "arguments": arguments})
 }
 
-fn ended(status: &str, output: Value) -> Value {
+fn end_event(status: &str, output: Value) -> Value {
     let details = json!({"reason": "max_output_tokens"});
     let details = if status == "incomplete" { details } else { Value::Null };
     json!({"type": format!("response.{status}"), "response": {"id": "resp_1", "status": status,
@@ -36,7 +36,7 @@ async fn items_of_earlier_events_are_used_if_the_last_event_has_no_items() {
         .iter()
         .map(|item| json!({"type": "response.output_item.done", "item": item}))
         .collect();
-    events.push(ended("completed", json!([])));
+    events.push(end_event("completed", json!([])));
     let found = answer(&events).await;
     assert_eq!(found.text(), "Hello");
     assert_eq!(found.finish.reason, Some(FinishReason::ToolCalls));
@@ -47,7 +47,7 @@ async fn items_of_earlier_events_are_used_if_the_last_event_has_no_items() {
 #[tokio::test]
 async fn items_of_the_last_event_replace_items_of_earlier_events() {
     let early = json!({"type": "response.output_item.done", "item": message("msg_1", "early")});
-    let found = answer(&[early, ended("completed", json!([message("msg_1", "late")]))]).await;
+    let found = answer(&[early, end_event("completed", json!([message("msg_1", "late")]))]).await;
     assert_eq!(found.text(), "late");
 }
 
@@ -64,7 +64,7 @@ async fn a_call_that_the_token_limit_cuts_off_is_returned_as_it_was_received() {
     ];
     // OpenAI sends the items in the last event. Some services send an empty list there.
     for output in [json!([call("{\"x\": \"y")]), json!([])] {
-        let found = answer(&[&begun[..], &[ended("incomplete", output)]].concat()).await;
+        let found = answer(&[&begun[..], &[end_event("incomplete", output)]].concat()).await;
         assert_eq!(found.finish.reason, Some(FinishReason::Length));
         let call = found.tool_calls().next().unwrap();
         assert_eq!((call.id.as_deref(), &*call.name), (Some("call_1"), "f"));
@@ -81,7 +81,7 @@ async fn items_without_a_done_event_are_returned() {
         json!({"type": "response.output_text.delta", "output_index": 0, "delta": "Hel"}),
         json!({"type": "response.output_item.added", "output_index": 1, "item": call("{}")}),
         json!({"type": "response.output_text.delta", "output_index": 0, "delta": "lo"}),
-        ended("completed", json!([])),
+        end_event("completed", json!([])),
     ])
     .await;
     assert_eq!(found.text(), "Hello");
@@ -97,7 +97,7 @@ async fn a_text_that_the_token_limit_cuts_off_is_returned() {
     let found = answer(&[
         json!({"type": "response.output_item.added", "item": begun}),
         json!({"type": "response.output_text.delta", "item_id": "msg_1", "delta": "Hel"}),
-        ended("incomplete", json!([])),
+        end_event("incomplete", json!([])),
     ])
     .await;
     assert_eq!((found.text().as_str(), found.finish.reason), ("Hel", Some(FinishReason::Length)));
@@ -110,7 +110,7 @@ async fn the_reasons_of_an_incomplete_response_are_distinguished() {
         ("max_output_tokens", FinishReason::Length),
         ("odd", FinishReason::Other("odd".to_owned())),
     ] {
-        let mut end = ended("incomplete", json!([message("msg_1", "Hel")]));
+        let mut end = end_event("incomplete", json!([message("msg_1", "Hel")]));
         end["response"]["incomplete_details"] = json!({"reason": reason});
         assert_eq!(answer(&[end.clone()]).await.finish.reason, Some(expected.clone()));
         let server = Server::start([Reply::json(200, end["response"].to_string())]).await;
@@ -125,7 +125,7 @@ async fn unknown_events_are_ignored_and_unknown_items_are_returned_as_native_ite
     let found = answer(&[
         json!({"type": "response.odd.delta", "delta": "?"}),
         json!({"type": "response.odd"}),
-        ended("completed", json!([odd, message("msg_1", "Hello")])),
+        end_event("completed", json!([odd, message("msg_1", "Hello")])),
         json!({"type": "response.output_text.delta", "delta": "after the end"}),
     ])
     .await;
@@ -138,7 +138,8 @@ async fn unknown_events_are_ignored_and_unknown_items_are_returned_as_native_ite
 async fn an_answer_with_only_provider_executed_calls_finishes_with_stop() {
     let search = json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
         "action": {"type": "search", "query": "q"}});
-    let found = answer(&[ended("completed", json!([search, message("msg_1", "Found.")]))]).await;
+    let found =
+        answer(&[end_event("completed", json!([search, message("msg_1", "Found.")]))]).await;
     assert_eq!(found.finish.reason, Some(FinishReason::Stop));
 }
 

@@ -20,7 +20,7 @@ pub(super) struct ExpectedAnswer {
 
 impl ExpectedAnswer {
     /// Returns the values of an answer that the model client has read.
-    pub(super) fn of(answer: &Answer) -> Self {
+    pub(super) fn of_answer(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         assert_eq!(message.role, Role::Assistant);
         let reasoning = message.parts.iter().filter_map(|part| match part {
@@ -46,9 +46,9 @@ impl ExpectedAnswer {
         }
     }
 
-    /// Returns the expected values for a recorded response. `is_kept` is whether the request has
+    /// Returns the expected values for a recorded response. `is_stored` is whether the request has
     /// configured the service to store the response.
-    pub(super) fn by(output: &[Value], response: &Value, is_kept: bool) -> Self {
+    pub(super) fn of_response(output: &[Value], response: &Value, is_stored: bool) -> Self {
         let of = |kind: &'static str| output.iter().filter(move |item| item["type"] == kind);
         let texts = |parts: &Value| -> Vec<String> {
             let parts = parts.as_array().into_iter().flatten();
@@ -72,7 +72,7 @@ impl ExpectedAnswer {
         let mut usage = Usage::new(number("/usage/input_tokens"), number("/usage/output_tokens"));
         usage.cached_input_tokens = number("/usage/input_tokens_details/cached_tokens");
         usage.reasoning_tokens = number("/usage/output_tokens_details/reasoning_tokens");
-        let is_kept = is_kept && response["store"] != false;
+        let is_stored = is_stored && response["store"] != false;
         Self {
             text: of("message").flat_map(|item| texts(&item["content"])).collect(),
             reasoning: of("reasoning")
@@ -83,7 +83,7 @@ impl ExpectedAnswer {
             calls,
             model: response["model"].as_str().map(str::to_owned),
             usage,
-            service_id: response["id"].as_str().filter(|_| is_kept).map(str::to_owned),
+            service_id: response["id"].as_str().filter(|_| is_stored).map(str::to_owned),
         }
     }
 }

@@ -6,7 +6,7 @@ use tower_chat_providers::{HistoryStorage, ProviderError, ProviderErrorKind as K
 
 use super::{streamed, text_response};
 use crate::{
-    client::{ask, typed},
+    client::{ask, provider_error},
     server::{Received, Reply, Server},
 };
 
@@ -31,7 +31,7 @@ async fn exchange(
     (answer, server.received())
 }
 
-fn both() -> [ChatRequest; 2] {
+fn whole_and_streamed() -> [ChatRequest; 2] {
     [ChatRequest::user("hi"), ChatRequest::user("hi").streamed()]
 }
 
@@ -42,7 +42,7 @@ fn id(answer: &Answer) -> Option<&str> {
 
 #[tokio::test]
 async fn if_the_caller_stores_the_history_the_service_stores_nothing_and_returns_no_id() {
-    for request in both() {
+    for request in whole_and_streamed() {
         let (answer, sent) =
             exchange(HistoryStorage::default(), request, [text_response("resp_1", "hello")]).await;
         assert_eq!(id(&answer), None);
@@ -53,7 +53,7 @@ async fn if_the_caller_stores_the_history_the_service_stores_nothing_and_returns
 
 #[tokio::test]
 async fn if_the_service_stores_responses_each_request_names_the_previous_response() {
-    for request in both() {
+    for request in whole_and_streamed() {
         let replies = [text_response("resp_1", "hello")];
         let (answer, sent) = exchange(HistoryStorage::Response, request.clone(), replies).await;
         assert_eq!(id(&answer), Some("resp_1"));
@@ -72,7 +72,7 @@ async fn if_the_service_stores_responses_each_request_names_the_previous_respons
 
 #[tokio::test]
 async fn a_conversation_of_the_service_is_created_once_and_keeps_its_id() {
-    for request in both() {
+    for request in whole_and_streamed() {
         let made = json!({"id": "conv_1", "object": "conversation"});
         let mut answered = text_response("resp_1", "hello");
         answered["conversation"] = json!({"id": "conv_1"});
@@ -110,7 +110,7 @@ async fn a_request_with_a_service_id_continues_that_history_under_every_setting(
 
 #[tokio::test]
 async fn an_answer_that_the_service_did_not_store_has_no_id_to_continue_from() {
-    for request in both() {
+    for request in whole_and_streamed() {
         let mut forgotten = text_response("resp_1", "hello");
         forgotten["store"] = json!(false);
         let (answer, _) = exchange(HistoryStorage::Response, request, [forgotten]).await;
@@ -143,7 +143,7 @@ async fn the_sentinel_is_refused_before_a_request_is_sent() {
         request.history_owner = Some(HistoryOwner::Local);
         let mut model = server.responses().with_history_storage(storage);
         let error = ask(&mut model, request).await.unwrap_err();
-        assert!(matches!(typed(error).kind(), Kind::Sentinel(_)));
+        assert!(matches!(provider_error(error).kind(), Kind::Sentinel(_)));
     }
     assert!(server.received().is_empty());
 }

@@ -19,7 +19,7 @@ fn text_response(id: &str, text: &str) -> Value {
 }
 
 /// Returns a response that calls the tool `f`.
-fn called(id: &str, call_id: &str) -> Value {
+fn response_with_call(id: &str, call_id: &str) -> Value {
     let item = json!({"id": "fc_1", "type": "function_call", "status": "completed",
         "call_id": call_id, "name": "f", "arguments": "{ }"});
     response(id, json!([item]))

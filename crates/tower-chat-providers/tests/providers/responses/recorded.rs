@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::{
     expected::{ExpectedAnswer, response},
-    written::{Read, history, input, messages, options, options_of, reasoning},
+    written::{ReadAnswer, history, input, messages, options, options_of, reasoning},
 };
 use crate::{
     cassettes::{self, Cassette, Exchange},
@@ -22,11 +22,12 @@ use crate::{
 
 #[tokio::test]
 async fn every_recorded_exchange_is_requested_and_read_as_it_was_recorded() {
-    let cassettes = cassettes::all();
+    let cassettes = cassettes::all_cassettes();
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
     let mut sum = Played::default();
-    for cassette in
-        cassettes.iter().filter(|cassette| cassettes::responses(cassette).next().is_some())
+    for cassette in cassettes
+        .iter()
+        .filter(|cassette| cassettes::responses_exchanges(cassette).next().is_some())
     {
         let played = play(cassette).await;
         sum.exchanges += played.exchanges;
@@ -36,7 +37,8 @@ async fn every_recorded_exchange_is_requested_and_read_as_it_was_recorded() {
         *folders.entry(&cassette.folder).or_default() += 1;
     }
     println!("{folders:?}: {sum:?}");
-    let recorded: Vec<&Exchange> = cassettes.iter().flat_map(cassettes::responses).collect();
+    let recorded: Vec<&Exchange> =
+        cassettes.iter().flat_map(cassettes::responses_exchanges).collect();
     assert_eq!(sum.exchanges, recorded.len());
     let refused =
         recorded.iter().filter(|it| !it.is_success() || it.reported_error().unwrap().is_some());
@@ -57,9 +59,9 @@ struct Played {
 /// Replays the exchanges of a cassette.
 async fn play(cassette: &Cassette) -> Played {
     let mut sum = Played::default();
-    let mut answers: Vec<Read> = Vec::new();
+    let mut answers: Vec<ReadAnswer> = Vec::new();
     let mut ids: Vec<String> = Vec::new();
-    for exchange in cassettes::responses(cassette) {
+    for exchange in cassettes::responses_exchanges(cassette) {
         let source = exchange.source.clone();
         let reply = if exchange.is_streamed() {
             Reply::stream(exchange.body.clone())
@@ -68,18 +70,18 @@ async fn play(cassette: &Cassette) -> Played {
         };
         let server = Server::start([reply]).await;
         let body = &exchange.request;
-        let asked = input(body);
-        let (messages, reused) = messages(&asked, &answers);
+        let recorded_input = input(body);
+        let (messages, reused) = messages(&recorded_input, &answers);
         let mut request = ChatRequest::new(messages).with_options(options(body));
         if let Some(id) = body["previous_response_id"].as_str() {
             assert!(ids.iter().any(|known| known == id), "{source}: no answer was {id}");
             request = request.with_service_id(id);
         }
-        let is_kept = body["store"] != false;
-        let storage = if is_kept { HistoryStorage::Response } else { HistoryStorage::Caller };
+        let is_stored = body["store"] != false;
+        let storage = if is_stored { HistoryStorage::Response } else { HistoryStorage::Caller };
         let mut model = server.responses().with_history_storage(storage);
         let outcome = if exchange.is_streamed() {
-            watched(&mut model, request).await
+            collect_checked(&mut model, request).await
         } else {
             ask(&mut model, request).await
         };
@@ -87,18 +89,18 @@ async fn play(cassette: &Cassette) -> Played {
         assert_eq!(options_of(sent), options_of(body), "{source}");
         let sent = input(sent);
         if reused.is_empty() {
-            assert_eq!(sent, asked, "{source}");
+            assert_eq!(sent, recorded_input, "{source}");
         } else {
-            assert_eq!(history(&sent), history(&asked), "{source}");
+            assert_eq!(history(&sent), history(&recorded_input), "{source}");
             let found = reasoning(&sent);
-            for item in reasoning(&asked) {
-                let is_there = found.iter().any(|own| says(own, &item));
+            for item in reasoning(&recorded_input) {
+                let is_there = found.iter().any(|own| is_same_reasoning(own, &item));
                 assert!(is_there, "{source}: {item:?} is not in {found:#?}");
                 sum.reasoning += 1;
             }
             let sent = without_repeated_ids(&sent, &answers);
             for answer in &reused {
-                let output = without_repeated_ids(written_back(&answer.output), &answers);
+                let output = without_repeated_ids(items_to_send_back(&answer.output), &answers);
                 let is_there = sent.windows(output.len()).any(|items| items == output);
                 assert!(is_there, "{source}: {output:#?} is not in {sent:#?}");
             }
@@ -117,13 +119,17 @@ async fn play(cassette: &Cassette) -> Played {
                 sum.refused += 1;
             }
             Ok(answer) => {
-                let output = assert_answer(exchange, &answer, is_kept, &source);
+                let output = assert_answer(exchange, &answer, is_stored, &source);
                 let id = answer.finish.history_owner.as_ref();
                 ids.extend(id.and_then(|id| id.service_id()).map(ToString::to_string));
                 // The answer is encoded and decoded, as if a new process had loaded it from a
                 // store.
                 let stored = format::encode(&answer.messages[0]);
-                answers.push(Read { asked, output, message: format::decode(&stored).unwrap() });
+                answers.push(ReadAnswer {
+                    input: recorded_input,
+                    output,
+                    message: format::decode(&stored).unwrap(),
+                });
             }
         }
     }
@@ -132,14 +138,17 @@ async fn play(cassette: &Cassette) -> Played {
 
 /// Returns the items of an output that are sent back: all except reasoning at the end of the
 /// output.
-fn written_back(output: &[Value]) -> &[Value] {
+fn items_to_send_back(output: &[Value]) -> &[Value] {
     let end = output.iter().rposition(|item| item["type"] != "reasoning").unwrap();
     &output[..=end]
 }
 
 /// Returns whether a sent reasoning item is at the position of the recorded item, and has the same
 /// fields. Fields that the recorded client has omitted are not compared.
-fn says((position, own): &(usize, Value), (recorded_position, recorded): &(usize, Value)) -> bool {
+fn is_same_reasoning(
+    (position, own): &(usize, Value),
+    (recorded_position, recorded): &(usize, Value),
+) -> bool {
     let mut fields = own.as_array().unwrap().iter().zip(recorded.as_array().unwrap());
     position == recorded_position && fields.all(|(own, text)| text.is_null() || own == text)
 }
@@ -147,7 +156,7 @@ fn says((position, own): &(usize, Value), (recorded_position, recorded): &(usize
 /// Removes all call ids from the items if two calls of the answers have the same id. The model
 /// client then sends each of these calls back with a different id, so the ids differ from the
 /// recording.
-fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
+fn without_repeated_ids(items: &[Value], answers: &[ReadAnswer]) -> Vec<Value> {
     let calls = answers.iter().flat_map(|answer| answer.message.calls());
     let ids: Vec<_> = calls.map(|call| &call.id).collect();
     let is_repeated = ids.iter().enumerate().any(|(at, id)| ids[..at].contains(id));
@@ -162,7 +171,7 @@ fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
 
 /// Returns the answer to a streamed request. Asserts that its deltas together are equal to the
 /// answer.
-async fn watched(
+async fn collect_checked(
     model: &mut OpenAiResponses<ReqwestTransport>,
     request: ChatRequest,
 ) -> Result<Answer, tower_chat_core::BoxError> {
@@ -205,14 +214,23 @@ async fn watched(
 }
 
 /// Asserts that the answer is equal to the recorded answer, and returns the recorded output.
-fn assert_answer(exchange: &Exchange, answer: &Answer, is_kept: bool, source: &str) -> Vec<Value> {
+fn assert_answer(
+    exchange: &Exchange,
+    answer: &Answer,
+    is_stored: bool,
+    source: &str,
+) -> Vec<Value> {
     assert!(exchange.is_success(), "{source}");
     assert_eq!(exchange.reported_error().unwrap(), None, "{source}: the error was not reported");
     let (output, json) = response(exchange);
-    assert_eq!(ExpectedAnswer::of(answer), ExpectedAnswer::by(&output, &json, is_kept), "{source}");
+    assert_eq!(
+        ExpectedAnswer::of_answer(answer),
+        ExpectedAnswer::of_response(&output, &json, is_stored),
+        "{source}"
+    );
     let rendered = render_input(answer.messages.iter().map(|message| &**message));
     let rendered: Vec<Value> = rendered.iter().map(|item| item.parse().unwrap()).collect();
-    assert_eq!(rendered, written_back(&output), "{source}: something was lost");
+    assert_eq!(rendered, items_to_send_back(&output), "{source}: something was lost");
     for (name, value) in json.as_object().unwrap() {
         if !value.is_null() && !["output", "object", "model"].contains(&name.as_str()) {
             assert_eq!(answer.finish.metadata.get(name), Some(value), "{source}: {name}");

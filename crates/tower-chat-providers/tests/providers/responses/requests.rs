@@ -14,7 +14,7 @@ use crate::{
     server::{Received, Reply, Server},
 };
 
-async fn sent<S>(model: impl Fn(&str) -> S, request: ChatRequest) -> Received
+async fn sent_request<S>(model: impl Fn(&str) -> S, request: ChatRequest) -> Received
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
 {
@@ -45,7 +45,7 @@ fn options() -> ChatOptions {
 #[tokio::test]
 async fn the_options_become_the_fields_of_the_body() {
     let request = ChatRequest::user("hi").with_options(options());
-    let received = sent(|url| compatible(url).with_model("m"), request).await;
+    let received = sent_request(|url| compatible(url).with_model("m"), request).await;
     assert!(received.head.starts_with("post /v1/responses http/1.1"), "{}", received.head);
     assert!(!received.head.contains("authorization"), "{}", received.head);
     assert_eq!(
@@ -96,7 +96,7 @@ async fn extra_fields_override_options_but_not_the_input() {
     );
     options.extra = json!({"include": null, "store": null}).as_object().unwrap().clone();
     options.stream = false;
-    let received = sent(compatible, ChatRequest::user("hi").with_options(options)).await;
+    let received = sent_request(compatible, ChatRequest::user("hi").with_options(options)).await;
     assert_eq!(received.body.get("include"), None::<&Value>);
     assert_eq!(received.body.get("store"), None::<&Value>);
 }
@@ -104,7 +104,7 @@ async fn extra_fields_override_options_but_not_the_input() {
 #[tokio::test]
 async fn encrypted_reasoning_is_requested_only_from_reasoning_models_unless_it_is_set() {
     let asks = async |model: &dyn Fn(&str) -> OpenAiResponses<ReqwestTransport>| {
-        let received = sent(model, ChatRequest::user("hi")).await;
+        let received = sent_request(model, ChatRequest::user("hi")).await;
         received.body.get("include").is_some()
     };
     let named = ["gpt-4o", "gpt-4.1-mini", "openai/gpt-4o", "ft:gpt-4o:x", "gpt-5-chat-latest"];
@@ -163,7 +163,7 @@ async fn the_history_of_another_wire_is_sent_without_reasoning() {
     call.parts.insert(0, tower_chat_core::Part::Reasoning(reasoning));
     let history =
         [Message::user("hi"), call, Message::tool_results([ToolResult::new("toolu_1", "12")])];
-    let received = sent(compatible, ChatRequest::new(history)).await;
+    let received = sent_request(compatible, ChatRequest::new(history)).await;
     assert_eq!(
         received.body["input"],
         json!([
@@ -183,7 +183,7 @@ async fn keys_and_headers_are_sent_and_omitted_from_the_debug_output() {
         assert!(!format!("{model:?}").contains("secret"), "{model:?}");
         model
     };
-    let received = sent(model, ChatRequest::user("hi")).await;
+    let received = sent_request(model, ChatRequest::user("hi")).await;
     assert!(received.head.starts_with("post /v1/responses "), "{}", received.head);
     assert!(received.head.contains("authorization: bearer sk-secret\r\n"), "{}", received.head);
     let account = "chatgpt-account-id: secret-account\r\n";
@@ -199,7 +199,7 @@ async fn azure_is_called_at_the_address_of_its_v1_api() {
         assert!(!format!("{model:?}").contains("azure-key"), "{model:?}");
         model.with_model("deployment")
     };
-    let received = sent(model, ChatRequest::user("hi")).await;
+    let received = sent_request(model, ChatRequest::user("hi")).await;
     assert!(received.head.starts_with("post /openai/v1/responses "), "{}", received.head);
     assert!(received.head.contains("api-key: azure-key\r\n"), "{}", received.head);
     assert!(!received.head.contains("authorization"), "{}", received.head);

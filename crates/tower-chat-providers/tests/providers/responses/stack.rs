@@ -10,7 +10,7 @@ use tower_chat::{
 use tower_chat_providers::{HistoryStorage, ProviderError};
 use tower_service::Service;
 
-use super::{called, event, streamed, text_response};
+use super::{event, response_with_call, streamed, text_response};
 use crate::server::{Framing, Received, Reply, Server};
 
 const STOP: ConflictPolicy = ConflictPolicy::StopRecording;
@@ -81,7 +81,7 @@ impl Stack {
 }
 
 /// Returns every combination of mode and streaming for a history storage.
-fn every(storage: HistoryStorage, conflict: ConflictPolicy) -> Vec<Stack> {
+fn all_stacks(storage: HistoryStorage, conflict: ConflictPolicy) -> Vec<Stack> {
     let ways = BOTH_MODES.into_iter().flat_map(|mode| [false, true].map(|way| (mode, way)));
     let stacks = ways.map(|(mode, is_streamed)| Stack {
         store: MemoryStore::new(),
@@ -113,8 +113,8 @@ fn result() -> Value {
 #[tokio::test]
 async fn with_stored_responses_each_call_sends_the_new_input_and_the_newest_response_id() {
     for conflict in [STOP, RECORD] {
-        for stack in every(HistoryStorage::Response, conflict) {
-            let replies = [called("resp_1", "call_1"), text_response("resp_2", "done")];
+        for stack in all_stacks(HistoryStorage::Response, conflict) {
+            let replies = [response_with_call("resp_1", "call_1"), text_response("resp_2", "done")];
             let (answer, sent) = stack.run("go", replies).await;
             assert_eq!(id(&answer.unwrap()), Some("resp_2"));
             assert_eq!(sent[0].body["input"], json!([user("go")]));
@@ -123,7 +123,7 @@ async fn with_stored_responses_each_call_sends_the_new_input_and_the_newest_resp
             assert_eq!(sent[1].body["previous_response_id"], "resp_1");
             assert_eq!(stack.service_id().await.as_deref(), Some("resp_2"));
 
-            let replies = [called("resp_3", "call_1"), text_response("resp_4", "done")];
+            let replies = [response_with_call("resp_3", "call_1"), text_response("resp_4", "done")];
             let (answer, sent) = stack.run("again", replies).await;
             assert_eq!(id(&answer.unwrap()), Some("resp_4"));
             assert_eq!(sent[0].body["input"], json!([user("again")]));
@@ -143,10 +143,13 @@ async fn with_a_service_conversation_each_call_sends_the_same_id_and_only_new_in
         response["conversation"] = json!({"id": "conv_1"});
         response
     };
-    for stack in every(HistoryStorage::Conversation, STOP) {
+    for stack in all_stacks(HistoryStorage::Conversation, STOP) {
         let made = json!({"id": "conv_1", "object": "conversation"});
-        let replies =
-            [made, answered(called("resp_1", "call_1")), answered(text_response("resp_2", "done"))];
+        let replies = [
+            made,
+            answered(response_with_call("resp_1", "call_1")),
+            answered(text_response("resp_2", "done")),
+        ];
         let (answer, sent) = stack.run("go", replies).await;
         assert_eq!(id(&answer.unwrap()), Some("conv_1"));
         assert!(sent[0].head.starts_with("post /v1/conversations "));
@@ -170,9 +173,9 @@ async fn with_a_service_conversation_each_call_sends_the_same_id_and_only_new_in
 async fn with_the_history_in_the_store_every_service_call_sends_the_whole_history() {
     let reasoning = json!({"id": "rs_1", "type": "reasoning", "summary": [],
         "encrypted_content": "gAAA"});
-    let mut first = called("resp_1", "call_1");
+    let mut first = response_with_call("resp_1", "call_1");
     first["output"].as_array_mut().unwrap().insert(0, reasoning);
-    for stack in every(HistoryStorage::Caller, ConflictPolicy::default()) {
+    for stack in all_stacks(HistoryStorage::Caller, ConflictPolicy::default()) {
         let (answer, sent) =
             stack.run("go", [first.clone(), text_response("resp_2", "done")]).await;
         assert_eq!(id(&answer.unwrap()), None);
@@ -198,7 +201,7 @@ async fn with_the_history_in_the_store_every_service_call_sends_the_whole_histor
 
 #[tokio::test]
 async fn by_default_it_is_a_conflict_if_the_service_also_stores_the_history() {
-    for stack in every(HistoryStorage::Response, ConflictPolicy::default()) {
+    for stack in all_stacks(HistoryStorage::Response, ConflictPolicy::default()) {
         let (outcome, _) = stack.run("go", [text_response("resp_1", "hello")]).await;
         let error = outcome.unwrap_err().downcast::<PersistenceError>().unwrap();
         assert!(matches!(*error, PersistenceError::ServiceKeepsHistory { .. }), "{error}");
@@ -209,7 +212,7 @@ async fn by_default_it_is_a_conflict_if_the_service_also_stores_the_history() {
 
 #[tokio::test]
 async fn a_history_at_the_service_continues_there_after_the_setting_has_changed() {
-    for mut stack in every(HistoryStorage::Response, STOP) {
+    for mut stack in all_stacks(HistoryStorage::Response, STOP) {
         stack.run("go", [text_response("resp_1", "hello")]).await.0.unwrap();
         stack.storage = HistoryStorage::Caller;
         let (answer, sent) = stack.run("again", [text_response("resp_2", "hello")]).await;
@@ -222,9 +225,9 @@ async fn a_history_at_the_service_continues_there_after_the_setting_has_changed(
 #[tokio::test]
 async fn after_a_failed_service_call_the_stored_id_is_that_of_the_last_persisted_answer() {
     let limit = json!({"error": {"status": 429, "message": "slow down", "code": "rate_limit"}});
-    for stack in every(HistoryStorage::Response, RECORD) {
+    for stack in all_stacks(HistoryStorage::Response, RECORD) {
         stack.run("hi", [text_response("resp_0", "hello")]).await.0.unwrap();
-        let replies = [called("resp_1", "call_1"), limit.clone()];
+        let replies = [response_with_call("resp_1", "call_1"), limit.clone()];
         let (outcome, sent) = stack.run("go", replies).await;
         outcome.unwrap_err();
         assert_eq!(sent[1].body["previous_response_id"], "resp_1");
@@ -242,7 +245,7 @@ async fn after_a_failed_service_call_the_stored_id_is_that_of_the_last_persisted
 
 #[tokio::test]
 async fn after_a_fault_the_history_is_as_the_contract_states_and_the_run_continues() {
-    let (call, text) = (called("resp_1", "call_1"), text_response("resp_2", "done"));
+    let (call, text) = (response_with_call("resp_1", "call_1"), text_response("resp_2", "done"));
     let whole = streamed(&text);
     let half = whole.len() / 2;
     let failed = event(&json!({"type": "response.failed", "response": {"id": "resp_2",
@@ -255,7 +258,7 @@ async fn after_a_fault_the_history_is_as_the_contract_states_and_the_run_continu
         Reply::stream(failed),
         Reply::stream(event(&json!({"type": "error", "message": "down"}))),
     ] {
-        for stack in every(HistoryStorage::Caller, ConflictPolicy::default()) {
+        for stack in all_stacks(HistoryStorage::Caller, ConflictPolicy::default()) {
             if !stack.is_streamed {
                 continue;
             }
@@ -263,7 +266,7 @@ async fn after_a_fault_the_history_is_as_the_contract_states_and_the_run_continu
             let begun = Reply::stream(streamed(&call));
             let (outcome, sent) = stack.play(request.clone(), [begun.clone(), fault.clone()]).await;
             let error = outcome.unwrap_err();
-            assert!(is_of_the_model(&error), "{error}");
+            assert!(is_retryable_provider_error(&error), "{error}");
             let kept = stack.mode == PersistenceMode::PerServiceCall;
             let roles = [Role::User, Role::Assistant, Role::Tool, Role::Assistant];
             let stored = if kept { &roles[..3] } else { &[] };
@@ -287,11 +290,11 @@ async fn a_background_answer_is_stored_when_it_is_complete() {
     for (keeping, conflict) in
         [(HistoryStorage::Caller, ConflictPolicy::default()), (HistoryStorage::Response, RECORD)]
     {
-        for stack in every(keeping, conflict) {
+        for stack in all_stacks(keeping, conflict) {
             let ask = |options: &dyn Fn(&mut ChatOptions)| {
-                let mut asked = ChatOptions::default();
-                options(&mut asked);
-                ChatRequest::default().with_options(asked).in_conversation(key())
+                let mut chat_options = ChatOptions::default();
+                options(&mut chat_options);
+                ChatRequest::default().with_options(chat_options).in_conversation(key())
             };
             let mut begun = ask(&|options| options.background = true);
             begun.push(Message::user("go"));
@@ -313,7 +316,7 @@ async fn a_background_answer_is_stored_when_it_is_complete() {
 }
 
 /// Returns whether the error or one of its sources is a retryable `ProviderError`.
-fn is_of_the_model(error: &BoxError) -> bool {
+fn is_retryable_provider_error(error: &BoxError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<ProviderError>() {

@@ -6,8 +6,8 @@ use tower_chat_wire::openai_responses::parse_input;
 
 /// An answer that the model client has read: the input of its request, the recorded output, and the
 /// message.
-pub(super) struct Read {
-    pub(super) asked: Vec<Value>,
+pub(super) struct ReadAnswer {
+    pub(super) input: Vec<Value>,
     pub(super) output: Vec<Value>,
     pub(super) message: Message,
 }
@@ -23,24 +23,27 @@ pub(super) fn input(body: &Value) -> Vec<Value> {
 /// Returns the messages of an input, in which the answers that the model client has read replace
 /// the recorded answers. Also returns these answers. Some recorded clients have changed the ids of
 /// calls; their results then get the original ids.
-pub(super) fn messages<'a>(input: &[Value], answers: &'a [Read]) -> (Vec<Message>, Vec<&'a Read>) {
+pub(super) fn messages<'a>(
+    input: &[Value],
+    answers: &'a [ReadAnswer],
+) -> (Vec<Message>, Vec<&'a ReadAnswer>) {
     let parse = |items: &[Value]| parse_input(&json!(items).to_string()).unwrap();
     let mut input = input.to_vec();
     let recorded = input.clone();
     let (mut messages, mut reused, mut at) = (Vec::new(), Vec::new(), 0);
     for answer in answers {
-        let asked = answer.asked.len();
-        if asked < at || !recorded.starts_with(&answer.asked) {
+        let input_len = answer.input.len();
+        if input_len < at || !recorded.starts_with(&answer.input) {
             continue;
         }
-        let count = input[asked..].iter().take_while(|item| is_put_out(item)).count();
+        let count = input[input_len..].iter().take_while(|item| is_model_output(item)).count();
         if count > 0 {
-            messages.extend(parse(&input[at..asked]));
+            messages.extend(parse(&input[at..input_len]));
             messages.push(answer.message.clone());
             reused.push(answer);
-            at = asked + count;
+            at = input_len + count;
             let (before, after) = input.split_at_mut(at);
-            let ids = before[asked..].iter().filter(|item| item["type"] == "function_call");
+            let ids = before[input_len..].iter().filter(|item| item["type"] == "function_call");
             let ids = ids.map(|item| item["call_id"].clone());
             let own = answer.message.calls().map(|call| json!(call.id));
             let renamed: Vec<(Value, Value)> = ids.zip(own).collect();
@@ -55,7 +58,7 @@ pub(super) fn messages<'a>(input: &[Value], answers: &'a [Read]) -> (Vec<Message
     (messages, reused)
 }
 
-fn is_put_out(item: &Value) -> bool {
+fn is_model_output(item: &Value) -> bool {
     item["role"] == "assistant" || item["type"] == "reasoning" || item["type"] == "function_call"
 }
 

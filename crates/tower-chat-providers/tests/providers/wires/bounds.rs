@@ -10,7 +10,7 @@ use crate::{
     client::Provider,
     client::ask,
     server::{Reply, Server},
-    wires::errors::{PROVIDERS, both},
+    wires::errors::{PROVIDERS, whole_and_streamed},
 };
 
 async fn error(
@@ -48,7 +48,7 @@ fn event(provider: Provider, data: &str) -> Vec<u8> {
 async fn an_answer_that_is_too_long_is_a_typed_error_with_every_provider() {
     let long = format!("{{\"odd\":\"{}\"}}", "x".repeat(5000));
     for (provider, model) in PROVIDERS {
-        let [whole, streamed] = both(model);
+        let [whole, streamed] = whole_and_streamed(model);
         let limits = Limits::default().with_max_body_bytes(4000);
         let found = error(provider, limits, Reply::json(200, long.clone()), whole).await;
         assert_eq!(exceeded(&found).limit, Limit::Body, "{provider:?}");
@@ -71,7 +71,7 @@ async fn an_answer_that_is_too_long_is_a_typed_error_with_every_provider() {
 async fn a_refusal_that_is_too_long_is_shortened_and_its_message_names_the_limit() {
     let limits = Limits::default().with_max_error_bytes(1000);
     for (provider, model) in PROVIDERS {
-        for request in both(model) {
+        for request in whole_and_streamed(model) {
             let found = error(provider, limits, Reply::json(503, "e".repeat(9000)), request).await;
             assert_eq!((found.status(), found.is_retryable()), (Some(503), true), "{provider:?}");
             assert!(found.to_string().contains("max_error_bytes"), "{found}");
@@ -84,7 +84,7 @@ async fn json_that_is_nested_too_deeply_is_refused_without_a_stack_overflow() {
     for levels in [121, 8_000, 20_000] {
         let deep = "{\"a\":".repeat(levels) + "1" + &"}".repeat(levels);
         for (provider, model) in PROVIDERS {
-            let [whole, streamed] = both(model);
+            let [whole, streamed] = whole_and_streamed(model);
             let reply = Reply::json(200, deep.clone());
             let found = error(provider, Limits::default(), reply, whole).await;
             assert_eq!(exceeded(&found).limit, Limit::Depth, "{provider:?}");
@@ -103,7 +103,7 @@ async fn a_compressed_answer_is_refused_unless_requested_and_limits_apply_decomp
     assert!(bomb.len() < 100_000);
     let reply = || Reply::json(200, bomb.clone()).header("content-encoding", "gzip");
     for (provider, model) in PROVIDERS {
-        let [whole, _] = both(model);
+        let [whole, _] = whole_and_streamed(model);
         let server = Server::start([reply(), reply()]).await;
         let mut model = server.client(provider).build();
         let found = ask(&mut model, whole.clone()).await.unwrap_err();

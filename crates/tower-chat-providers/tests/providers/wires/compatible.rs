@@ -13,7 +13,7 @@ use crate::{
     server::Server,
     wires::{
         recorded::{reply, request},
-        wire::Asked,
+        wire::ModelRequest,
     },
 };
 
@@ -21,18 +21,18 @@ use crate::{
 /// the same as those of the compatible service's client.
 pub(crate) async fn assert_alike(
     exchange: &Exchange,
-    asked: &Asked,
+    model_request: &ModelRequest,
     sent: &Value,
     outcome: Result<Answer, BoxError>,
     source: &str,
 ) {
-    let server = Server::start([reply(exchange, asked)]).await;
+    let server = Server::start([reply(exchange, model_request)]).await;
     let mut model = OpenAiChat::compatible(&server.url).unwrap();
-    let expected = match model.call(request(exchange, asked, &[]).0).await {
+    let expected = match model.call(request(exchange, model_request, &[]).0).await {
         Ok(response) => response.collect().await,
         Err(error) => Err(error.into()),
     };
-    assert_eq!(numbered(sent), numbered(&server.received()[0].body), "{source}");
+    assert_eq!(with_numbered_ids(sent), with_numbered_ids(&server.received()[0].body), "{source}");
     match (outcome, expected) {
         (Ok(mut answer), Ok(mut expected)) => {
             // The changes differ, because the service has its own rules, and the OpenAI model
@@ -59,7 +59,7 @@ pub(crate) async fn assert_alike(
 /// Replaces the call ids in a body by numbers, because the client of Mistral converts ids. Also
 /// removes empty fields `reasoning_content`, which the client of DeepSeek adds to calls without
 /// reasoning.
-fn numbered(body: &Value) -> Value {
+fn with_numbered_ids(body: &Value) -> Value {
     let mut body = body.clone();
     let mut numbers = BTreeMap::new();
     for message in body["messages"].as_array_mut().unwrap() {

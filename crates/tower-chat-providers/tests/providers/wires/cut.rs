@@ -11,7 +11,7 @@ use crate::{
     client::ask,
     server::{Framing, Server},
     wires::recorded::reply,
-    wires::wire::{Asked, Wire},
+    wires::wire::{ModelRequest, Wire},
 };
 
 /// Cuts the shortest stream of the wire in each folder of recorded data. A body that ends with its
@@ -19,24 +19,27 @@ use crate::{
 /// `content-length` ([`Framing::BreakAt`]) at some bytes.
 async fn cut_everywhere(wire: Wire) {
     let mut count = 0;
-    for cassettes in cassettes::of_each_folder() {
+    for cassettes in cassettes::cassettes_by_folder() {
         let exchanges = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
-        let streams = exchanges.filter_map(|exchange| Some((exchange, Asked::of(exchange)?)));
-        let streams = streams.filter(|(exchange, asked)| {
-            asked.wire == wire
+        let streams =
+            exchanges.filter_map(|exchange| Some((exchange, ModelRequest::of_exchange(exchange)?)));
+        let streams = streams.filter(|(exchange, model_request)| {
+            model_request.wire == wire
                 && exchange.is_streamed()
                 && exchange.reported_error().unwrap().is_none()
         });
-        if let Some((exchange, asked)) = streams.min_by_key(|(exchange, _)| exchange.body.len()) {
-            cut(exchange, &asked).await;
+        if let Some((exchange, model_request)) =
+            streams.min_by_key(|(exchange, _)| exchange.body.len())
+        {
+            cut(exchange, &model_request).await;
             count += 1;
         }
     }
     assert!(count > 0, "no stream of {wire:?} is recorded");
 }
 
-async fn cut(exchange: &Exchange, asked: &Asked) {
-    let reply = reply(exchange, asked);
+async fn cut(exchange: &Exchange, model_request: &ModelRequest) {
+    let reply = reply(exchange, model_request);
     let length = exchange.body.len();
     let broken = (0..length).filter(|at| at % 13 == 0 || at + 50 > length);
     let cuts = (0..length).map(Framing::EndAt).chain(broken.map(Framing::BreakAt));
@@ -44,11 +47,11 @@ async fn cut(exchange: &Exchange, asked: &Asked) {
     let count = cuts.len();
     let replies = cuts.iter().map(|framing| reply.clone().framed(*framing));
     let server = Server::start([reply.clone()].into_iter().chain(replies)).await;
-    let mut model = server.client(asked.provider).build();
-    let whole = ask(&mut model, streamed(&asked.model)).await.unwrap();
+    let mut model = server.client(model_request.provider).build();
+    let whole = ask(&mut model, streamed(&model_request.model)).await.unwrap();
     let mut complete = 0;
     for cut in cuts {
-        match ask(&mut model, streamed(&asked.model)).await {
+        match ask(&mut model, streamed(&model_request.model)).await {
             Ok(answer) => {
                 // The answer has a finish reason, so only its usage may be missing.
                 assert_eq!(answer.messages, whole.messages, "short: {cut:?} of {length}");
@@ -58,7 +61,7 @@ async fn cut(exchange: &Exchange, asked: &Asked) {
             Err(error) => assert_cut_off(&error, cut, &whole),
         }
     }
-    println!("{:?}: {complete} of {count} cuts came after the end", asked.wire);
+    println!("{:?}: {complete} of {count} cuts came after the end", model_request.wire);
     // In a complete answer, only the usage, white space and fields without content may be missing,
     // so most cuts must result in an error.
     assert!(complete * 2 < length, "complete {complete} of {count} times");
@@ -86,8 +89,9 @@ async fn a_cut_stream_of_ollama_is_an_error_or_the_whole_answer() {
     let cassette = Cassette::parse("ollama", "stream.yaml", &yaml.to_string()).unwrap();
     let exchange = &cassette.exchanges[0];
     let (provider, wire) = (Provider::Ollama, Wire::Ollama);
-    let asked = Asked { provider, wire, model: "llama-x".to_owned(), is_streamed: true };
-    cut(exchange, &asked).await;
+    let model_request =
+        ModelRequest { provider, wire, model: "llama-x".to_owned(), is_streamed: true };
+    cut(exchange, &model_request).await;
 }
 
 #[tokio::test]
@@ -112,7 +116,7 @@ async fn a_cut_stream_of_cohere_is_an_error_or_the_whole_answer() {
 
 #[tokio::test]
 async fn a_cut_stream_of_claude_in_vertex_is_an_error_or_the_whole_answer() {
-    let cassettes = cassettes::all();
+    let cassettes = cassettes::all_cassettes();
     let all = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
     let streams = all.filter(|exchange| {
         exchange.api().unwrap() == Api::AnthropicMessages
@@ -120,11 +124,11 @@ async fn a_cut_stream_of_claude_in_vertex_is_an_error_or_the_whole_answer() {
             && exchange.reported_error().unwrap().is_none()
     });
     let shortest = streams.min_by_key(|exchange| exchange.body.len()).unwrap();
-    let asked = Asked {
+    let model_request = ModelRequest {
         provider: Provider::Vertex,
         wire: Wire::Anthropic,
         model: "claude-x".to_owned(),
         is_streamed: true,
     };
-    cut(shortest, &asked).await;
+    cut(shortest, &model_request).await;
 }

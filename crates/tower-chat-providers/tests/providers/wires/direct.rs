@@ -10,14 +10,14 @@ use crate::{
     client::Provider,
     client::ask,
     server::{Received, Reply, Server},
-    wires::requests::{asked, options},
+    wires::requests::{options, request_to},
 };
 
 const BEDROCK: &str = r#"{"output":{"message":{"role":"assistant","content":[{"text":"ok"}]}}}"#;
 const COHERE: &str = r#"{"message":{"role":"assistant","content":[{"type":"text","text":"ok"}]}}"#;
 const OLLAMA: &str = r#"{"message":{"role":"assistant","content":"ok"},"done":true}"#;
 
-async fn sent(provider: Provider, answer: &str, request: ChatRequest) -> Received {
+async fn sent_request(provider: Provider, answer: &str, request: ChatRequest) -> Received {
     let server = Server::start([Reply::json(200, answer)]).await;
     ask(&mut server.client(provider).build(), request).await.unwrap();
     server.received().remove(0)
@@ -26,7 +26,7 @@ async fn sent(provider: Provider, answer: &str, request: ChatRequest) -> Receive
 #[tokio::test]
 async fn the_options_are_sent_in_the_fields_of_bedrock() {
     let model = "us.amazon.nova-x-v1:0";
-    let received = sent(Provider::Bedrock, BEDROCK, asked(model)).await;
+    let received = sent_request(Provider::Bedrock, BEDROCK, request_to(model)).await;
     let line = "post /v1/model/us.amazon.nova-x-v1%3a0/converse ";
     assert!(received.head.starts_with(line), "{}", received.head);
     assert!(received.head.contains("authorization: bearer test-key\r\n"), "{}", received.head);
@@ -49,7 +49,7 @@ async fn the_options_are_sent_in_the_fields_of_bedrock() {
 
 #[tokio::test]
 async fn the_options_are_sent_in_the_fields_of_cohere() {
-    let received = sent(Provider::Cohere, COHERE, asked("command-x")).await;
+    let received = sent_request(Provider::Cohere, COHERE, request_to("command-x")).await;
     assert!(received.head.starts_with("post /v1/chat "), "{}", received.head);
     assert!(received.head.contains("authorization: bearer test-key\r\n"), "{}", received.head);
     let expected = json!({
@@ -76,7 +76,8 @@ async fn the_options_are_sent_in_the_fields_of_ollama() {
     options.tool_choice = None;
     options.extra.insert("think".to_owned(), json!(true));
     options.extra.insert("options".to_owned(), json!({"num_ctx": 8192, "top_p": null}));
-    let received = sent(Provider::Ollama, OLLAMA, asked("").with_options(options)).await;
+    let received =
+        sent_request(Provider::Ollama, OLLAMA, request_to("").with_options(options)).await;
     assert!(received.head.starts_with("post /v1/api/chat "), "{}", received.head);
     let expected = json!({
         "model": "qwen-x",
@@ -107,7 +108,7 @@ async fn a_tool_choice_that_a_provider_does_not_support_is_refused() {
         let server = Server::start([]).await;
         let mut options = options("m");
         options.tool_choice = Some(choice);
-        let request = asked("").with_options(options);
+        let request = request_to("").with_options(options);
         let error = ask(&mut server.client(provider).build(), request).await.unwrap_err();
         let error = error.downcast::<ProviderError>().unwrap();
         assert!(matches!(error.kind(), Kind::Unsupported { .. }), "{error}");
@@ -153,7 +154,7 @@ async fn reasoning_and_calls_in_a_stream_of_bedrock_are_read() {
     ]);
     let server = Server::start([Reply::stream(body), Reply::json(200, BEDROCK)]).await;
     let mut model = server.client(Provider::Bedrock).build();
-    let answer = ask(&mut model, asked("m").streamed()).await.unwrap();
+    let answer = ask(&mut model, request_to("m").streamed()).await.unwrap();
     assert_eq!(answer.text(), "Let me see.");
     assert_eq!(answer.finish.usage.output_tokens, 4);
     assert_eq!(answer.tool_calls().next().unwrap().arguments, r#"{"x": 1.0}"#);
@@ -173,7 +174,7 @@ async fn an_exception_inside_bedrocks_stream_is_a_refusal() {
     let kind = (":exception-type", "throttlingException");
     body.extend(event(&[(":message-type", "exception"), kind], r#"{"message":"slow down"}"#));
     let server = Server::start([Reply::stream(body)]).await;
-    let request = asked("m").streamed();
+    let request = request_to("m").streamed();
     let error = ask(&mut server.client(Provider::Bedrock).build(), request).await.unwrap_err();
     let error = error.downcast::<ProviderError>().unwrap();
     assert_eq!(error.code(), Some("throttlingException"));
@@ -185,7 +186,7 @@ async fn an_exception_inside_bedrocks_stream_is_a_refusal() {
 async fn an_error_at_the_end_of_coheres_stream_is_a_refusal() {
     let end = json!({"type": "message-end", "delta": {"finish_reason": "ERROR", "error": "oops"}});
     let server = Server::start([Reply::stream(format!("data: {end}\n\n"))]).await;
-    let request = asked("m").streamed();
+    let request = request_to("m").streamed();
     let error = ask(&mut server.client(Provider::Cohere).build(), request).await.unwrap_err();
     let error = error.downcast::<ProviderError>().unwrap();
     assert_eq!((error.code(), error.is_retryable()), (Some("ERROR"), true));
@@ -202,7 +203,7 @@ async fn a_damaged_message_in_bedrocks_stream_fails_the_call() {
     let last = body.len() - 7;
     body[last] ^= 1;
     let server = Server::start([Reply::stream(body)]).await;
-    let request = asked("m").streamed();
+    let request = request_to("m").streamed();
     let error = ask(&mut server.client(Provider::Bedrock).build(), request).await.unwrap_err();
     let error = error.downcast::<ProviderError>().unwrap();
     assert!(matches!(error.kind(), Kind::Malformed { .. }), "{error:?}");

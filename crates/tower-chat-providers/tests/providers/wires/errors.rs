@@ -23,7 +23,7 @@ pub(crate) const PROVIDERS: [(Provider, &str); 7] = [
     (Provider::Groq, "llama-x"),
 ];
 
-pub(crate) fn both(model: &str) -> [ChatRequest; 2] {
+pub(crate) fn whole_and_streamed(model: &str) -> [ChatRequest; 2] {
     let mut options = ChatOptions::default();
     options.model = Some(model.to_owned());
     let request = ChatRequest::user("hi").with_options(options);
@@ -41,7 +41,7 @@ async fn error(provider: Provider, reply: Reply, request: ChatRequest) -> Provid
 async fn the_error_of_a_rate_limit_has_the_time_to_wait() {
     let body = r#"{"error":{"message":"slow down","type":"rate_limit_error"}}"#;
     for (provider, model) in PROVIDERS {
-        for request in both(model) {
+        for request in whole_and_streamed(model) {
             let reply = Reply::json(429, body).header("retry-after", "7");
             let found = error(provider, reply, request).await;
             assert_eq!(found.status(), Some(429), "{provider:?}");
@@ -71,7 +71,7 @@ async fn an_error_body_of_another_shape_is_reported_with_its_text() {
     ];
     for (provider, model) in PROVIDERS {
         for (status, body, words, retryable) in shapes {
-            for request in both(model) {
+            for request in whole_and_streamed(model) {
                 let found = error(provider, Reply::json(status, body), request).await;
                 assert_eq!(found.status(), Some(status), "{provider:?}: {found}");
                 assert!(found.to_string().ends_with(&format!(": {words}")), "{found}");
@@ -85,7 +85,7 @@ async fn an_error_body_of_another_shape_is_reported_with_its_text() {
 async fn the_time_to_wait_is_read_from_the_error_body_of_gemini() {
     let body = r#"{"error":{"code":429,"message":"no","status":"RESOURCE_EXHAUSTED","details":[
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.5s"}]}}"#;
-    let [request, _] = both("gemini-x");
+    let [request, _] = whole_and_streamed("gemini-x");
     let found = error(Provider::Gemini, Reply::json(429, body), request).await;
     assert_eq!(found.code(), Some("RESOURCE_EXHAUSTED"));
     assert_eq!(found.retry_after(), Some(Duration::from_millis(1500)));
@@ -121,7 +121,7 @@ data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}
         (Provider::Groq, "llama-x", chat, "server_error"),
     ];
     for (provider, model, body, code) in cases {
-        let [_, request] = both(model);
+        let [_, request] = whole_and_streamed(model);
         let found = error(provider, Reply::stream(body), request).await;
         assert_eq!(found.code(), Some(code), "{provider:?}: {found}");
         assert!(found.to_string().ends_with(": Overloaded"), "{found}");
@@ -132,7 +132,7 @@ data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}
 #[tokio::test]
 async fn a_blocked_prompt_is_a_refusal_that_is_not_retryable() {
     let body = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{}}"#;
-    let [whole, streamed] = both("gemini-x");
+    let [whole, streamed] = whole_and_streamed("gemini-x");
     let stream = Reply::stream(format!("data: {body}\n\n"));
     for (request, reply) in [(whole, Reply::json(200, body)), (streamed, stream)] {
         let found = error(Provider::Gemini, reply, request).await;
@@ -145,7 +145,7 @@ async fn a_blocked_prompt_is_a_refusal_that_is_not_retryable() {
 async fn an_invalid_answer_is_an_error_that_is_not_retryable() {
     for (provider, model) in PROVIDERS {
         for body in ["<html>", "[]", "{}"] {
-            let [request, _] = both(model);
+            let [request, _] = whole_and_streamed(model);
             let found = error(provider, Reply::json(200, body), request).await;
             assert!(!found.is_retryable(), "{provider:?}, {body}: {found}");
             assert!(found.to_string().contains("cannot be read"), "{provider:?}, {body}: {found}");
@@ -157,7 +157,7 @@ async fn an_invalid_answer_is_an_error_that_is_not_retryable() {
 async fn requests_that_a_provider_cannot_serve_are_refused_before_they_are_sent() {
     for (provider, model) in PROVIDERS {
         let mut client = Client::new(provider).with_base_url("http://127.0.0.1:9/").build();
-        let [request, _] = both(model);
+        let [request, _] = whole_and_streamed(model);
         let kept = request.clone().with_service_id("conv_1");
         let mut sentinel = request.clone();
         sentinel.history_owner = Some(HistoryOwner::Local);
@@ -185,7 +185,7 @@ async fn a_service_that_does_not_listen_is_a_retryable_error() {
     drop(listener);
     for (provider, model) in PROVIDERS {
         let mut client = Client::new(provider).with_base_url(&url).with_key("k").build();
-        for request in both(model) {
+        for request in whole_and_streamed(model) {
             let error = ask(&mut client, request).await.unwrap_err();
             let error = error.downcast::<ProviderError>().unwrap();
             assert!(error.is_retryable(), "{provider:?}: {error}");

@@ -19,7 +19,7 @@ pub(crate) struct ExpectedAnswer {
 
 impl ExpectedAnswer {
     /// Returns the values of an answer that the model client has read.
-    pub(crate) fn of(answer: &Answer) -> Self {
+    pub(crate) fn of_answer(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         let reasoning = message.parts.iter().filter_map(|part| match part {
             Part::Reasoning(reasoning) => Some(reasoning.text.as_str()),
@@ -45,7 +45,7 @@ impl ExpectedAnswer {
         }
     }
 
-    pub(crate) fn by_anthropic(exchange: &Exchange, is_streamed: bool) -> Self {
+    pub(crate) fn of_anthropic(exchange: &Exchange, is_streamed: bool) -> Self {
         let json = if is_streamed {
             anthropic_whole(&exchange.json_events().unwrap())
         } else {
@@ -82,7 +82,7 @@ impl ExpectedAnswer {
         }
     }
 
-    pub(crate) fn by_gemini(exchange: &Exchange, is_streamed: bool) -> Self {
+    pub(crate) fn of_gemini(exchange: &Exchange, is_streamed: bool) -> Self {
         let events = if is_streamed {
             exchange.json_events().unwrap()
         } else {
@@ -126,7 +126,7 @@ impl ExpectedAnswer {
         expected
     }
 
-    pub(crate) fn by_bedrock(exchange: &Exchange, is_streamed: bool) -> Self {
+    pub(crate) fn of_bedrock(exchange: &Exchange, is_streamed: bool) -> Self {
         let json = if is_streamed { bedrock_whole(exchange) } else { exchange.json().unwrap() };
         let blocks = json["output"]["message"]["content"].as_array().unwrap();
         let text = blocks.iter().map(|block| string(&block["text"])).collect();
@@ -159,7 +159,7 @@ impl ExpectedAnswer {
         }
     }
 
-    pub(crate) fn by_cohere(exchange: &Exchange, is_streamed: bool) -> Self {
+    pub(crate) fn of_cohere(exchange: &Exchange, is_streamed: bool) -> Self {
         let events = if is_streamed { exchange.json_events().unwrap() } else { Vec::new() };
         let mut expected = Self::default();
         let mut calls: Vec<(Option<String>, String, String)> = Vec::new();
@@ -208,7 +208,7 @@ impl ExpectedAnswer {
         expected
     }
 
-    pub(crate) fn by_ollama(exchange: &Exchange) -> Self {
+    pub(crate) fn of_ollama(exchange: &Exchange) -> Self {
         let mut expected = Self::default();
         for event in exchange.json_events().unwrap() {
             let message = &event["message"];

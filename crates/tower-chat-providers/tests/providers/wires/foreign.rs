@@ -65,7 +65,7 @@ fn answers() -> [(Provider, &'static str, serde_json::Value, &'static str); 6] {
     ]
 }
 
-fn asked(model: &str, messages: Vec<Message>) -> ChatRequest {
+fn request_to(model: &str, messages: Vec<Message>) -> ChatRequest {
     let mut options = ChatOptions::default();
     options.model = Some(model.to_owned());
     ChatRequest::new(messages).with_options(options)
@@ -77,7 +77,7 @@ async fn reasoning_is_sent_only_to_the_provider_that_created_it() {
     for (provider, model, answer, _) in answers() {
         history.push(Message::user("go on"));
         let server = Server::start([Reply::json(200, answer.to_string())]).await;
-        let request = asked(model, history.clone());
+        let request = request_to(model, history.clone());
         let answer = ask(&mut server.client(provider).build(), request).await.unwrap();
         assert_eq!(answer.finish.reason, Some(FinishReason::Stop), "{provider:?}");
         history.push((*answer.messages[0]).clone());
@@ -85,7 +85,7 @@ async fn reasoning_is_sent_only_to_the_provider_that_created_it() {
     history.push(Message::user("go on"));
     for (provider, model, answer, own) in answers() {
         let server = Server::start([Reply::json(200, answer.to_string())]).await;
-        let request = asked(model, history.clone());
+        let request = request_to(model, history.clone());
         ask(&mut server.client(provider).build(), request).await.unwrap();
         let sent = server.received()[0].body.to_string();
         for (_, _, _, mark) in answers() {
@@ -112,7 +112,7 @@ async fn a_call_that_the_token_limit_cuts_off_is_returned_as_it_was_received() {
     let events = events
         .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()));
     let server = Server::start([Reply::stream(events.concat())]).await;
-    let request = asked("claude-x", vec![Message::user("hi")]).streamed();
+    let request = request_to("claude-x", vec![Message::user("hi")]).streamed();
     let answer = ask(&mut server.client(Provider::Anthropic).build(), request).await.unwrap();
     assert_eq!(answer.finish.reason, Some(FinishReason::Length));
     assert_eq!(answer.tool_calls().next().unwrap().arguments, "{\"x\": \"y");

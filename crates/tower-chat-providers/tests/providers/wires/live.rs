@@ -33,7 +33,7 @@ const GEMINI: [&str; 2] = [
 ];
 
 /// Returns a response whose first event was received, and the connection on the side of the server.
-async fn begun(provider: Provider, model: &str, first: &str) -> (ChatResponse, TcpStream) {
+async fn start_stream(provider: Provider, model: &str, first: &str) -> (ChatResponse, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let server = async {
@@ -44,7 +44,7 @@ async fn begun(provider: Provider, model: &str, first: &str) -> (ChatResponse, T
         stream
     };
     let mut model = GenAiChat::new(provider).unwrap().with_endpoint(&url).with_key("k");
-    let [_, request] = both(model);
+    let [_, request] = whole_and_streamed(model);
     let (response, stream) = tokio::join!(model.call(request), server);
     let mut response = response.unwrap();
     let first = response.next().await.unwrap().unwrap();
@@ -61,7 +61,7 @@ const CASES: [(Provider, &str, [&str; 2]); 3] = [
 #[tokio::test]
 async fn a_delta_is_returned_before_the_service_sends_the_next_delta() {
     for (provider, model, [first, rest]) in CASES {
-        let (response, mut stream) = begun(provider, model, first).await;
+        let (response, mut stream) = start_stream(provider, model, first).await;
         stream.write_all(rest.as_bytes()).await.unwrap();
         drop(stream);
         assert_eq!(response.collect().await.unwrap().text(), "one two", "{provider:?}");
@@ -71,7 +71,7 @@ async fn a_delta_is_returned_before_the_service_sends_the_next_delta() {
 #[tokio::test]
 async fn dropping_a_response_closes_the_connection() {
     for (provider, model, [first, _]) in CASES {
-        let (response, mut stream) = begun(provider, model, first).await;
+        let (response, mut stream) = start_stream(provider, model, first).await;
         drop(response);
         let mut rest = Vec::new();
         // Waits until the client has closed or reset the connection.

@@ -9,7 +9,7 @@ use crate::{
     client::Provider,
     client::ask,
     server::{Reply, Server},
-    wires::errors::both,
+    wires::errors::whole_and_streamed,
 };
 
 pub(crate) const STREAM: &str = concat!(
@@ -35,7 +35,7 @@ async fn a_streamed_answer_is_one_message_and_is_sent_again_as_it_was_received()
     let answer = r#"{"message":{"role":"assistant","content":"ok"},"done":true}"#;
     let server = Server::start([Reply::stream(STREAM), Reply::json(200, answer)]).await;
     let mut model = server.client(Provider::Ollama).build();
-    let [_, request] = both("m");
+    let [_, request] = whole_and_streamed("m");
     let answer = ask(&mut model, request).await.unwrap();
     assert_eq!((answer.text().as_str(), answer.finish.usage.output_tokens), ("Grüße", 5));
     assert_eq!(answer.finish.reason, Some(FinishReason::ToolCalls));
@@ -70,7 +70,7 @@ async fn an_error_in_the_middle_of_a_stream_fails_the_call() {
     let begun = STREAM.lines().next().unwrap();
     let stream = format!("{begun}\n{{\"error\":\"model runner has stopped\"}}\n");
     let server = Server::start([Reply::stream(stream)]).await;
-    let [_, request] = both("m");
+    let [_, request] = whole_and_streamed("m");
     let error = ask(&mut server.client(Provider::Ollama).build(), request).await.unwrap_err();
     let error = error.downcast::<ProviderError>().unwrap();
     assert!(error.to_string().ends_with(": model runner has stopped"), "{error}");

@@ -10,23 +10,23 @@ use tower_service::Service;
 
 use crate::{
     cassettes::{self, Api, Cassette, Exchange},
-    leftovers,
+    native_texts,
     server::{Framing, Reply, Server},
     wires::compatible,
-    wires::wire::{Asked, EXCLUDED, Wire},
+    wires::wire::{EXCLUDED, ModelRequest, Wire},
 };
 
 #[derive(Debug, Default)]
 struct Count {
     files: usize,
     asserted: usize,
-    elsewhere: usize,
+    covered_elsewhere: usize,
     excluded: usize,
 }
 
 #[tokio::test]
 async fn every_recorded_exchange_is_requested_and_read_as_it_was_recorded() {
-    let cassettes = cassettes::all();
+    let cassettes = cassettes::all_cassettes();
     let mut folders: BTreeMap<&str, (Count, Vec<String>)> = BTreeMap::new();
     let (mut exchanges, mut continued) = (0, 0);
     let mut failed = Vec::new();
@@ -50,7 +50,7 @@ async fn every_recorded_exchange_is_requested_and_read_as_it_was_recorded() {
         } else {
             // The cassette contains exchanges of OpenAI's APIs, which `chat` and `responses`
             // replay, or no calls of a model.
-            count.elsewhere += 1;
+            count.covered_elsewhere += 1;
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
@@ -60,7 +60,10 @@ async fn every_recorded_exchange_is_requested_and_read_as_it_was_recorded() {
     }
     println!("{exchanges} exchanges, {continued} next requests");
     let recorded = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
-    assert_eq!(exchanges, recorded.filter(|exchange| Asked::of(exchange).is_some()).count());
+    assert_eq!(
+        exchanges,
+        recorded.filter(|exchange| ModelRequest::of_exchange(exchange).is_some()).count()
+    );
 }
 
 /// Replays the exchanges of a cassette. Returns the number of exchanges, and the number of
@@ -70,27 +73,32 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
     let (mut played, mut continued) = (0, 0);
     let mut answers: Vec<(Vec<Value>, Message)> = Vec::new();
     for exchange in &cassette.exchanges {
-        let Some(asked) = Asked::of(exchange) else { continue };
+        let Some(model_request) = ModelRequest::of_exchange(exchange) else { continue };
         let source = exchange.source.clone();
-        let server = Server::start([reply(exchange, &asked)]).await;
-        let (request, reused) = request(exchange, &asked, &answers);
-        let mut model = server.client(asked.provider).build();
+        let server = Server::start([reply(exchange, &model_request)]).await;
+        let (request, reused) = request(exchange, &model_request, &answers);
+        let mut model = server.client(model_request.provider).build();
         let outcome = match model.call(request).await {
-            Ok(response) if asked.is_streamed => watched(response).await,
+            Ok(response) if model_request.is_streamed => collect_checked(response).await,
             Ok(response) => response.collect().await,
             Err(error) => Err(error.into()),
         };
         let received = server.received();
         assert_eq!(received.len(), 1, "{source}: {outcome:?}");
         let sent = &received[0].body;
-        if asked.wire == Wire::Chat {
-            compatible::assert_alike(exchange, &asked, sent, outcome, &source).await;
+        if model_request.wire == Wire::Chat {
+            compatible::assert_alike(exchange, &model_request, sent, outcome, &source).await;
             played += 1;
             continue;
         }
         continued += usize::from(reused > 0);
-        assert_eq!(asked.options(sent), asked.options(&exchange.request), "{source}");
-        let (history, recorded) = (asked.history(sent), asked.history(&exchange.request));
+        assert_eq!(
+            model_request.options(sent),
+            model_request.options(&exchange.request),
+            "{source}"
+        );
+        let (history, recorded) =
+            (model_request.history(sent), model_request.history(&exchange.request));
         for (at, (sent, recorded)) in history.iter().zip(&recorded).enumerate() {
             assert_eq!(sent, recorded, "{source}, message {at}");
         }
@@ -108,19 +116,20 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
                     None,
                     "{source}: the error was not reported"
                 );
-                asked.assert_answer(exchange, &answer, &source);
-                let is_read = matches!(asked.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere);
-                if asked.is_streamed && is_read {
-                    leftovers::assert_whole(
+                model_request.assert_answer(exchange, &answer, &source);
+                let is_read =
+                    matches!(model_request.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere);
+                if model_request.is_streamed && is_read {
+                    native_texts::assert_texts_occur_in_events(
                         &exchange.json_events().unwrap(),
                         &answer.messages[0],
                         &source,
                     );
                 }
-                let list = asked.list(&exchange.request).clone();
+                let list = model_request.list(&exchange.request).clone();
                 // If the recorded client sent the same request twice, its next request contains the
                 // second answer.
-                answers.retain(|(asked, _)| *asked != list);
+                answers.retain(|(messages, _)| *messages != list);
                 answers.push((list, (*answer.messages[0]).clone()));
             }
         }
@@ -128,9 +137,9 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
     (played, continued)
 }
 
-pub(crate) fn reply(exchange: &Exchange, asked: &Asked) -> Reply {
+pub(crate) fn reply(exchange: &Exchange, model_request: &ModelRequest) -> Reply {
     let body = exchange.body.clone();
-    match (exchange.is_streamed(), asked.wire) {
+    match (exchange.is_streamed(), model_request.wire) {
         (false, _) => Reply::json(exchange.status, body),
         (true, Wire::Bedrock) => Reply {
             headers: vec![(
@@ -149,7 +158,7 @@ pub(crate) fn reply(exchange: &Exchange, asked: &Asked) -> Reply {
 
 /// Returns the answer to a streamed request. Asserts that its deltas together are equal to the
 /// answer.
-async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, BoxError> {
+async fn collect_checked(mut response: tower_chat_core::ChatResponse) -> Result<Answer, BoxError> {
     let (mut text, mut reasoning) = (String::new(), String::new());
     let mut calls = BTreeMap::<usize, (Option<String>, String)>::new();
     let (mut messages, mut finish) = (Vec::new(), None);
@@ -179,7 +188,7 @@ async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, 
         }
     }
     let answer = Answer::new(messages, finish.expect("a finish"));
-    assert_eq!(crate::wires::expected::ExpectedAnswer::of(&answer).reasoning, reasoning);
+    assert_eq!(crate::wires::expected::ExpectedAnswer::of_answer(&answer).reasoning, reasoning);
     Ok(answer)
 }
 
@@ -203,36 +212,38 @@ fn assert_refused(exchange: &Exchange, error: BoxError, source: &str) {
 /// returns the number of replaced answers.
 pub(crate) fn request(
     exchange: &Exchange,
-    asked: &Asked,
+    model_request: &ModelRequest,
     answers: &[(Vec<Value>, Message)],
 ) -> (ChatRequest, usize) {
-    let list = asked.list(&exchange.request);
-    let mut messages = asked.system(&exchange.request);
+    let list = model_request.list(&exchange.request);
+    let mut messages = model_request.system(&exchange.request);
     let (mut from, mut reused) = (0, 0);
     for (before, answer) in answers {
-        if before.len() < from || !list.starts_with(before) || !asked.is_answer(list, before.len())
+        if before.len() < from
+            || !list.starts_with(before)
+            || !model_request.is_answer(list, before.len())
         {
             continue;
         }
-        messages.extend(asked.parse(&list[from..before.len()]));
-        let recorded = asked.parse(&list[before.len()..=before.len()]);
-        messages.push(named(answer, &recorded));
+        messages.extend(model_request.parse(&list[from..before.len()]));
+        let recorded = model_request.parse(&list[before.len()..=before.len()]);
+        messages.push(with_recorded_ids(answer, &recorded));
         from = before.len() + 1;
         reused += 1;
     }
-    messages.extend(asked.parse(&list[from..]));
+    messages.extend(model_request.parse(&list[from..]));
     let mut options = ChatOptions::default();
-    options.stream = asked.is_streamed;
-    options.model = Some(asked.model.clone());
+    options.stream = model_request.is_streamed;
+    options.model = Some(model_request.model.clone());
     let mut extra: Map<String, Value> = exchange.request.as_object().unwrap().clone();
-    extra.retain(|name, _| !asked.is_ours(name));
+    extra.retain(|name, _| !model_request.is_written_by_client(name));
     options.extra = extra;
     (ChatRequest::new(messages).with_options(options), reused)
 }
 
 /// Adds the ids that the recorded client has generated for calls without an id. In a stack, the
 /// tool loop generates such ids.
-fn named(answer: &Message, recorded: &[Message]) -> Message {
+fn with_recorded_ids(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());
     for part in &mut answer.parts {

@@ -17,7 +17,7 @@ use crate::{
 const ANTHROPIC: &str = r#"{"role":"assistant","content":[{"type":"text","text":"ok"}]}"#;
 const GEMINI: &str = r#"{"candidates":[{"content":{"parts":[{"text":"ok"}]}}]}"#;
 
-async fn sent(provider: Provider, answer: &str, request: ChatRequest) -> Received {
+async fn sent_request(provider: Provider, answer: &str, request: ChatRequest) -> Received {
     let server = Server::start([Reply::json(200, answer)]).await;
     ask(&mut server.client(provider).build(), request).await.unwrap();
     server.received().remove(0)
@@ -39,14 +39,14 @@ pub(crate) fn options(model: &str) -> ChatOptions {
     options
 }
 
-pub(crate) fn asked(model: &str) -> ChatRequest {
+pub(crate) fn request_to(model: &str) -> ChatRequest {
     let messages = [Message::system("Be kind."), Message::user("hi")];
     ChatRequest::new(messages).with_options(options(model))
 }
 
 #[tokio::test]
 async fn the_options_are_sent_in_the_fields_of_anthropic() {
-    let received = sent(Provider::Anthropic, ANTHROPIC, asked("claude-x")).await;
+    let received = sent_request(Provider::Anthropic, ANTHROPIC, request_to("claude-x")).await;
     assert!(received.head.starts_with("post /v1/messages "), "{}", received.head);
     assert!(received.head.contains("x-api-key: test-key\r\n"), "{}", received.head);
     assert!(received.head.contains("anthropic-version: 2023-06-01\r\n"), "{}", received.head);
@@ -71,7 +71,7 @@ async fn the_options_are_sent_in_the_fields_of_anthropic() {
 
 #[tokio::test]
 async fn claude_in_vertex_is_called_at_the_address_of_its_model() {
-    let received = sent(Provider::Vertex, ANTHROPIC, asked("claude-x@1")).await;
+    let received = sent_request(Provider::Vertex, ANTHROPIC, request_to("claude-x@1")).await;
     let line = "post /v1/publishers/anthropic/models/claude-x@1:rawpredict ";
     assert!(received.head.starts_with(line), "{}", received.head);
     assert!(received.head.contains("authorization: bearer test-key\r\n"), "{}", received.head);
@@ -84,8 +84,8 @@ async fn claude_in_vertex_is_called_at_the_address_of_its_model() {
 async fn the_options_are_sent_in_the_fields_of_gemini() {
     let mut options = options("gemini-x");
     options.extra.insert("generationConfig".to_owned(), json!({"topP": null, "seed": 3}));
-    let request = asked("").with_options(options);
-    let received = sent(Provider::Gemini, GEMINI, request).await;
+    let request = request_to("").with_options(options);
+    let received = sent_request(Provider::Gemini, GEMINI, request).await;
     let line = "post /v1/models/gemini-x:generatecontent ";
     assert!(received.head.starts_with(line), "{}", received.head);
     assert!(received.head.contains("x-goog-api-key: test-key\r\n"), "{}", received.head);
@@ -113,7 +113,7 @@ async fn tools_that_were_read_from_the_wire_are_sent_as_they_were() {
     let body = json!({"max_tokens": 9, "messages": [{"role": "user", "content": "search"}],
         "model": "claude-x", "tools": [search, marked]});
     let request = BodyWire::Anthropic.parse_request(body.clone()).unwrap();
-    let received = sent(Provider::Anthropic, ANTHROPIC, request).await;
+    let received = sent_request(Provider::Anthropic, ANTHROPIC, request).await;
     assert_eq!(received.body["tools"], body["tools"]);
 
     let declared = json!({"name": "k", "description": "does k", "behavior": "BLOCKING",
@@ -124,7 +124,7 @@ async fn tools_that_were_read_from_the_wire_are_sent_as_they_were() {
     let mut options = (*request.options).clone();
     options.model = Some("gemini-x".to_owned());
     request.options = options.into();
-    let received = sent(Provider::Gemini, GEMINI, request).await;
+    let received = sent_request(Provider::Gemini, GEMINI, request).await;
     assert_eq!(received.body["tools"], body["tools"]);
 }
 
@@ -138,7 +138,7 @@ async fn a_header_of_the_caller_replaces_the_default_header_of_the_same_name() {
         let server = Server::start([Reply::json(200, answer)]).await;
         let client = server.client(provider).with_header("x-title", "tests");
         let mut client = client.with_header("anthropic-version", "2030-01-01").build();
-        ask(&mut client, asked(model)).await.unwrap();
+        ask(&mut client, request_to(model)).await.unwrap();
         let head = &server.received()[0].head;
         assert!(head.contains("x-title: tests\r\n"), "{head}");
         assert!(head.contains("anthropic-version: 2030-01-01\r\n"), "{head}");
@@ -152,7 +152,7 @@ async fn the_access_token_of_vertex_may_be_set_as_a_header() {
         let server = Server::start([Reply::json(200, answer)]).await;
         let client = Client::new(Provider::Vertex).with_base_url(&server.url);
         let mut client = client.with_header("authorization", "Bearer new").build();
-        ask(&mut client, asked(model)).await.unwrap();
+        ask(&mut client, request_to(model)).await.unwrap();
         let head = &server.received()[0].head;
         assert_eq!(head.matches("authorization:").count(), 1, "{head}");
         assert!(head.contains("authorization: bearer new\r\n"), "{head}");
@@ -164,7 +164,8 @@ async fn claude_is_sent_a_default_token_limit_if_the_request_has_none() {
     for provider in [Provider::Anthropic, Provider::Vertex] {
         let mut options = options("claude-x");
         options.max_output_tokens = None;
-        let received = sent(provider, ANTHROPIC, asked("").with_options(options)).await;
+        let received =
+            sent_request(provider, ANTHROPIC, request_to("").with_options(options)).await;
         assert!(received.body["max_tokens"].as_u64() >= Some(4096), "{provider:?}");
     }
 }
@@ -188,7 +189,7 @@ async fn plain_texts_of_a_gemini_stream_are_joined_and_signed_parts_are_unchange
     let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     let server = Server::start([Reply::stream(stream), Reply::json(200, GEMINI)]).await;
     let mut model = server.client(Provider::Gemini).build();
-    let answer = ask(&mut model, asked("gemini-x").streamed()).await.unwrap();
+    let answer = ask(&mut model, request_to("gemini-x").streamed()).await.unwrap();
     assert_eq!(answer.text(), "one two three");
     let history = vec![Message::user("hi"), (*answer.messages[0]).clone()];
     ask(&mut model, ChatRequest::new(history)).await.unwrap();
@@ -225,7 +226,7 @@ fn thinking(messages: impl IntoIterator<Item = Message>) -> ChatRequest {
 
 #[tokio::test]
 async fn thinking_stays_enabled_when_anthropic_continues_its_own_round() {
-    let received = sent(Provider::Anthropic, ANTHROPIC, thinking(round("anthropic"))).await;
+    let received = sent_request(Provider::Anthropic, ANTHROPIC, thinking(round("anthropic"))).await;
     assert_eq!(received.body["thinking"]["type"], "enabled");
     let blocks = &received.body["messages"][1]["content"];
     assert_eq!(blocks[0], json!({"type": "thinking", "thinking": "hm", "signature": "sig"}));
@@ -236,13 +237,13 @@ async fn thinking_stays_enabled_when_anthropic_continues_its_own_round() {
 #[tokio::test]
 async fn thinking_is_disabled_when_anthropic_continues_a_round_of_another_provider() {
     let foreign = round("gemini");
-    let received = sent(Provider::Anthropic, ANTHROPIC, thinking(foreign.clone())).await;
+    let received = sent_request(Provider::Anthropic, ANTHROPIC, thinking(foreign.clone())).await;
     assert_eq!(received.body.get("thinking"), None::<&Value>);
     let blocks = received.body["messages"][1]["content"].as_array().unwrap();
     assert_eq!(blocks.len(), 1, "foreign reasoning is omitted: {blocks:?}");
     // In the next turn, the request may enable thinking again.
     let later = foreign.into_iter().chain([Message::assistant("done"), Message::user("more")]);
-    let received = sent(Provider::Anthropic, ANTHROPIC, thinking(later)).await;
+    let received = sent_request(Provider::Anthropic, ANTHROPIC, thinking(later)).await;
     assert_eq!(received.body["thinking"]["type"], "enabled");
 }
 
@@ -252,7 +253,7 @@ async fn gemini_3_is_sent_a_stand_in_signature_with_a_call_of_another_provider()
         let mut options = ChatOptions::default();
         options.model = Some(model.to_owned());
         let request = ChatRequest::new(round("anthropic")).with_options(options);
-        let received = sent(Provider::Gemini, GEMINI, request).await;
+        let received = sent_request(Provider::Gemini, GEMINI, request).await;
         let parts = received.body["contents"][1]["parts"].as_array().unwrap();
         assert_eq!(parts.len(), 1, "foreign reasoning is omitted: {parts:?}");
         assert_eq!(parts[0].get("thoughtSignature").is_some(), signed, "{model}");

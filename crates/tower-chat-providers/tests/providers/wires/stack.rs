@@ -104,13 +104,17 @@ async fn a_reloaded_conversation_sends_the_same_requests_as_an_undisturbed_conve
             let undisturbed = Server::start(replies.clone()).await;
             let store = MemoryStore::new();
             for question in ["first", "second"] {
-                run(&undisturbed, provider, &store, mode, in_run(model, question)).await.unwrap();
+                run(&undisturbed, provider, &store, mode, request_in_run(model, question))
+                    .await
+                    .unwrap();
             }
             let disturbed = Server::start(replies).await;
             let folder = tempfile::tempdir().unwrap();
             for question in ["first", "second"] {
                 let store = SqliteStore::open(folder.path().join("history.db")).await.unwrap();
-                run(&disturbed, provider, &store, mode, in_run(model, question)).await.unwrap();
+                run(&disturbed, provider, &store, mode, request_in_run(model, question))
+                    .await
+                    .unwrap();
                 store.close().await.unwrap();
             }
             let bodies = |server: &Server| -> Vec<Value> {
@@ -146,7 +150,7 @@ async fn after_a_stream_is_cut_off_the_history_is_as_the_contract_states() {
             let store = MemoryStore::new();
             let replies = [call.clone(), fault.clone()];
             let server = Server::start(replies).await;
-            let error = run(&server, provider, &store, mode, asked(model, "go").streamed())
+            let error = run(&server, provider, &store, mode, request_to(model, "go").streamed())
                 .await
                 .unwrap_err();
             assert_is_known(&error);
@@ -159,15 +163,16 @@ async fn after_a_stream_is_cut_off_the_history_is_as_the_contract_states() {
             assert_eq!(roles, kept, "{mode:?}: {fault:?}");
 
             let server = Server::start([text.clone()]).await;
-            let answer = run(&server, provider, &store, mode, asked(model, "again").streamed())
-                .await
-                .unwrap();
+            let answer =
+                run(&server, provider, &store, mode, request_to(model, "again").streamed())
+                    .await
+                    .unwrap();
             assert_eq!(answer.text(), "done");
         }
     }
 }
 
-fn asked(model: &str, question: &str) -> ChatRequest {
+fn request_to(model: &str, question: &str) -> ChatRequest {
     let mut options = ChatOptions::default();
     options.model = Some(model.to_owned());
     ChatRequest::user(question).with_options(options).in_conversation(key())
@@ -175,13 +180,13 @@ fn asked(model: &str, question: &str) -> ChatRequest {
 
 /// Returns a request with a fixed run id, because the ids that are generated for calls without an
 /// id depend on the run id.
-fn in_run(model: &str, question: &str) -> ChatRequest {
+fn request_in_run(model: &str, question: &str) -> ChatRequest {
     let run = match question {
         "first" => "01890000-0000-7000-8000-000000000001",
         _ => "01890000-0000-7000-8000-000000000002",
     };
     let conversation = Conversation { key: key(), run: run.parse().unwrap() };
-    asked(model, question).in_run(conversation)
+    request_to(model, question).in_run(conversation)
 }
 
 /// Runs a request in a new stack, which has nothing in memory, like the stack of a new process.

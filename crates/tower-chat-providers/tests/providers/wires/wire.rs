@@ -7,7 +7,7 @@ use tower_chat_wire::{anthropic, gemini, openai_chat};
 use crate::{
     cassettes::{Api, Exchange},
     client::Provider,
-    leftovers,
+    native_texts,
     wires::{expected::ExpectedAnswer, plain},
 };
 
@@ -29,46 +29,48 @@ pub(crate) enum Wire {
 
 /// How a recorded exchange sends its request to a model.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ModelRequest {
     pub(crate) provider: Provider,
     pub(crate) wire: Wire,
     pub(crate) model: String,
     pub(crate) is_streamed: bool,
 }
 
-impl Asked {
+impl ModelRequest {
     /// Reads the request of an exchange. Returns `None` if the request is not sent to a model, or
     /// if other tests replay requests of its format.
-    pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
+    pub(crate) fn of_exchange(exchange: &Exchange) -> Option<Self> {
         let path = exchange.path();
         let in_vertex = path.contains("aiplatform.googleapis.com");
         let google = if in_vertex { Provider::Vertex } else { Provider::Gemini };
         let in_body = exchange.request["model"].as_str().unwrap_or_default().to_owned();
         let streams = exchange.request["stream"] == true;
-        let asked = |provider, wire, model: &str, is_streamed| {
+        let model_request = |provider, wire, model: &str, is_streamed| {
             Some(Self { provider, wire, model: model.to_owned(), is_streamed })
         };
         let rest = path.rsplit_once(':').map_or(path, |(rest, _)| rest);
         let model = rest.rsplit('/').next().unwrap();
         let ends = |end: &str| path.ends_with(end);
         match exchange.api().unwrap() {
-            Api::Gemini => asked(google, Wire::Gemini, model, ends(":streamGenerateContent")),
+            Api::Gemini => {
+                model_request(google, Wire::Gemini, model, ends(":streamGenerateContent"))
+            }
             Api::VertexAnthropic => {
-                asked(Provider::Vertex, Wire::Anthropic, model, ends(":streamRawPredict"))
+                model_request(Provider::Vertex, Wire::Anthropic, model, ends(":streamRawPredict"))
             }
             Api::AnthropicMessages => {
-                asked(Provider::Anthropic, Wire::Anthropic, &in_body, streams)
+                model_request(Provider::Anthropic, Wire::Anthropic, &in_body, streams)
             }
             Api::BedrockConverse => {
                 let (path, method) = path.rsplit_once('/').unwrap();
                 let model = path.rsplit('/').next().unwrap().replace("%3A", ":");
-                asked(Provider::Bedrock, Wire::Bedrock, &model, method == "converse-stream")
+                model_request(Provider::Bedrock, Wire::Bedrock, &model, method == "converse-stream")
             }
-            Api::Cohere => asked(Provider::Cohere, Wire::Cohere, &in_body, streams),
+            Api::Cohere => model_request(Provider::Cohere, Wire::Cohere, &in_body, streams),
             // Ollama streams unless the request sets `stream` to `false`.
             Api::Ollama => {
                 let streams = exchange.request["stream"] != false;
-                asked(Provider::Ollama, Wire::Ollama, &in_body, streams)
+                model_request(Provider::Ollama, Wire::Ollama, &in_body, streams)
             }
             Api::ChatCompletions => {
                 let provider = match exchange.folder.as_str() {
@@ -79,7 +81,7 @@ impl Asked {
                     "openrouter" => Provider::OpenRouter,
                     _ => return None,
                 };
-                asked(provider, Wire::Chat, &in_body, streams)
+                model_request(provider, Wire::Chat, &in_body, streams)
             }
             Api::Responses | Api::BedrockInvoke | Api::Writer | Api::Other => None,
         }
@@ -93,7 +95,7 @@ impl Asked {
 
     /// Returns whether the model client writes the field, so that it must not be in the `extra`
     /// options.
-    pub(crate) fn is_ours(&self, name: &str) -> bool {
+    pub(crate) fn is_written_by_client(&self, name: &str) -> bool {
         match name {
             "messages" | "contents" | "model" | "stream" => true,
             "system" => matches!(self.wire, Wire::Anthropic | Wire::Bedrock),
@@ -192,16 +194,20 @@ impl Asked {
 
     pub(crate) fn assert_answer(&self, exchange: &Exchange, answer: &Answer, source: &str) {
         let expected = match self.wire {
-            Wire::Anthropic => ExpectedAnswer::by_anthropic(exchange, self.is_streamed),
-            Wire::Gemini => ExpectedAnswer::by_gemini(exchange, self.is_streamed),
+            Wire::Anthropic => ExpectedAnswer::of_anthropic(exchange, self.is_streamed),
+            Wire::Gemini => ExpectedAnswer::of_gemini(exchange, self.is_streamed),
             Wire::Chat => unreachable!("compared with what the OpenAI model client makes of it"),
-            Wire::Bedrock => ExpectedAnswer::by_bedrock(exchange, self.is_streamed),
-            Wire::Cohere => ExpectedAnswer::by_cohere(exchange, self.is_streamed),
-            Wire::Ollama => ExpectedAnswer::by_ollama(exchange),
+            Wire::Bedrock => ExpectedAnswer::of_bedrock(exchange, self.is_streamed),
+            Wire::Cohere => ExpectedAnswer::of_cohere(exchange, self.is_streamed),
+            Wire::Ollama => ExpectedAnswer::of_ollama(exchange),
         };
-        assert_eq!(ExpectedAnswer::of(answer), expected, "{source}");
+        assert_eq!(ExpectedAnswer::of_answer(answer), expected, "{source}");
         if self.is_streamed && matches!(self.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere) {
-            leftovers::assert_whole(&exchange.json_events().unwrap(), &answer.messages[0], source);
+            native_texts::assert_texts_occur_in_events(
+                &exchange.json_events().unwrap(),
+                &answer.messages[0],
+                source,
+            );
         }
     }
 }

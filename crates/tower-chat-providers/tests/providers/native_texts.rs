@@ -21,15 +21,15 @@ const CONTINUED: [&str; 9] = [
 
 /// Asserts that each text in the native items of a message is equal to the value of a field with
 /// the same name in an event of the stream.
-pub(crate) fn assert_whole(events: &[Value], message: &Message, source: &str) {
+pub(crate) fn assert_texts_occur_in_events(events: &[Value], message: &Message, source: &str) {
     let mut known = HashSet::new();
     events.iter().for_each(|event| {
-        texts("", event, &mut |name, text| {
+        visit_texts("", event, &mut |name, text| {
             known.insert((name.to_owned(), text.to_owned()));
         })
     });
     for native in natives(message) {
-        texts("", &native, &mut |name, text| {
+        visit_texts("", &native, &mut |name, text| {
             let is_known = known.contains(&(name.to_owned(), text.to_owned()));
             let is_made_here = matches!((name, text), ("type", _) | ("field", _) | ("role", _));
             let is_continued = CONTINUED.contains(&name);
@@ -49,12 +49,12 @@ fn natives(message: &Message) -> Vec<Value> {
     message.parts.iter().filter_map(native).map(|native| native.item.parse().unwrap()).collect()
 }
 
-fn texts(name: &str, value: &Value, see: &mut impl FnMut(&str, &str)) {
+fn visit_texts(name: &str, value: &Value, visit: &mut impl FnMut(&str, &str)) {
     match value {
-        Value::String(text) => see(name, text),
-        Value::Array(items) => items.iter().for_each(|item| texts(name, item, &mut *see)),
+        Value::String(text) => visit(name, text),
+        Value::Array(items) => items.iter().for_each(|item| visit_texts(name, item, &mut *visit)),
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| texts(name, value, &mut *see))
+            fields.iter().for_each(|(name, value)| visit_texts(name, value, &mut *visit))
         }
         _ => {}
     }
@@ -67,5 +67,5 @@ fn the_check_finds_a_field_that_was_concatenated_from_repeated_values() {
     let item = r#"{"channel":"analysisanalysis"}"#.parse().unwrap();
     let native = tower_chat_core::Native::new("openai-chat", item);
     let message = Message::new(tower_chat_core::Role::Assistant, vec![Part::Native(native)]);
-    assert_whole(&[event.clone(), event], &message, "here");
+    assert_texts_occur_in_events(&[event.clone(), event], &message, "here");
 }
