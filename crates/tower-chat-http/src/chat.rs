@@ -88,14 +88,14 @@ pub(crate) async fn complete(
             // stack does not compare the remaining messages with the stored messages again, and
             // stores all of them.
             request.extensions.insert(RepeatedTranscript::Append);
-            let completion = Completion::of_run(run).asked_by(&request.options);
+            let completion = Completion::of_run(run).with_request_options(&request.options);
             let request = request.in_run(Conversation { key: key.clone(), run });
             (endpoint.stack.oneshot(request).await.map_err(failed)?, completion, Some(run))
         }
         Recognised::LastAnswer => {
             let run = history.messages.last().and_then(|message| Some(message.id?.run));
             let completion = Completion::of_run(run.unwrap_or_else(RunId::new));
-            let completion = completion.asked_by(&request.options);
+            let completion = completion.with_request_options(&request.options);
             (last_answer(&history.messages, run), completion, run)
         }
     };

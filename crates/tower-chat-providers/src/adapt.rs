@@ -237,7 +237,7 @@ impl ServerCodec for ChatStream {
     ) -> BoxFuture<'static, Result<ChatCompletionResponseStream, BoxError>> {
         let mut options = ChatOptions::default();
         options.model = Some(self.types.model.clone());
-        let completion = Completion::of_run(RunId::new()).asked_by(&options);
+        let completion = Completion::of_run(RunId::new()).with_request_options(&options);
         let chunks = completion.chunks(response, UsageChunk::Last).map(|chunk| {
             let event = chunk.and_then(|chunk| from_json("a chunk", chunk));
             event.map_err(OpenAIError::Boxed)

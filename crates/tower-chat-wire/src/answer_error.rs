@@ -156,7 +156,7 @@ impl fmt::Display for AnswerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { status, code, message, .. } => {
-                let by = in_words(*status, code.as_deref());
+                let by = status_and_code(*status, code.as_deref());
                 write!(f, "the chat service refused the request{by}: {message}")
             }
             Self::Malformed { what, .. } => {
@@ -224,7 +224,7 @@ const BLAMES_REQUEST: [&str; 16] = [
     "unsupported",
 ];
 
-fn in_words(status: Option<u16>, code: Option<&str>) -> String {
+fn status_and_code(status: Option<u16>, code: Option<&str>) -> String {
     let status = status.map(|status| format!(" with status {status}"));
     let code = code.map(|code| format!(" ({code})"));
     [status, code].into_iter().flatten().collect()

@@ -19,7 +19,7 @@ use crate::{WireError, fields::Fields};
 const FIELD: &str = "as_read";
 
 /// Marks a message with the JSON from which it was read.
-pub(crate) fn keep(message: &mut Message, wire: &str, json: &RawJson) {
+pub(crate) fn add_mark(message: &mut Message, wire: &str, json: &RawJson) {
     let mut fields = Fields::default();
     fields.set(FIELD, json.clone());
     message.parts.insert(0, Part::Native(fields.into_native(wire)));
@@ -27,10 +27,10 @@ pub(crate) fn keep(message: &mut Message, wire: &str, json: &RawJson) {
 
 /// Returns whether the native item is a mark. Marks are not written to requests.
 pub(crate) fn is_mark(native: &Native, wire: &str) -> bool {
-    mark(native, wire).is_some()
+    marked_json(native, wire).is_some()
 }
 
-fn mark(native: &Native, wire: &str) -> Option<RawJson> {
+fn marked_json(native: &Native, wire: &str) -> Option<RawJson> {
     let mut fields = Fields::of_native(Some(native), wire)?;
     (fields.len() == 1).then(|| fields.take(FIELD)).flatten()
 }
@@ -38,7 +38,7 @@ fn mark(native: &Native, wire: &str) -> Option<RawJson> {
 /// Returns the JSON in a message's mark, even if the message has been changed since.
 pub(crate) fn original(message: &Message, wire: &str) -> Option<RawJson> {
     match message.parts.first()? {
-        Part::Native(native) => mark(native, wire),
+        Part::Native(native) => marked_json(native, wire),
         _ => None,
     }
 }
@@ -78,15 +78,15 @@ fn is_same_part(read: &Part, part: &Part) -> bool {
 
 /// Returns whether two JSON texts have the same value, in any order of fields. Numbers must have
 /// the same digits.
-pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
-    same_at(one, other, 0)
+pub(crate) fn is_same_json(one: &RawJson, other: &RawJson) -> bool {
+    is_same_json_at(one, other, 0)
 }
 
-/// The nesting depth up to which [`same`] parses values. Of more deeply nested values, which no
-/// service sends, only the texts are compared.
+/// The nesting depth up to which [`is_same_json`] parses values. Of more deeply nested values,
+/// which no service sends, only the texts are compared.
 const MAX_DEPTH: usize = 120;
 
-fn same_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {
+fn is_same_json_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {
     if one.get() == other.get() {
         return true;
     }
@@ -100,14 +100,14 @@ fn same_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {
             let (Ok(one), Ok(other)) = (fields(one), fields(other)) else { return false };
             one.len() == other.len()
                 && one.iter().zip(&other).all(|((name, value), (other_name, other_value))| {
-                    name == other_name && same_at(value, other_value, depth + 1)
+                    name == other_name && is_same_json_at(value, other_value, depth + 1)
                 })
         }
         Some(b'[') => {
             let items = |json: &RawJson| json.parse::<Vec<RawJson>>();
             let (Ok(one), Ok(other)) = (items(one), items(other)) else { return false };
             one.len() == other.len()
-                && one.iter().zip(&other).all(|(one, other)| same_at(one, other, depth + 1))
+                && one.iter().zip(&other).all(|(one, other)| is_same_json_at(one, other, depth + 1))
         }
         Some(b'"') => {
             let text = |json: &RawJson| json.parse::<String>().ok();

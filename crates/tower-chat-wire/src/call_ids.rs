@@ -18,13 +18,13 @@ use tower_chat_core::{
 pub(crate) struct Round {
     calls: Matcher<String>,
     /// The ids that were written for the calls, in the order of the calls.
-    written: Vec<String>,
-    /// The ids in `written`. No later call of the round may have one of these ids.
-    taken: HashSet<String>,
+    written_ids: Vec<String>,
+    /// The ids in `written_ids`. No later call of the round may have one of these ids.
+    used_ids: HashSet<String>,
     /// For each id that several calls have: the number that the id of the next such call ends with.
     next_number: HashMap<String, usize>,
     /// Whether ids may contain any character.
-    takes_any: bool,
+    accepts_any: bool,
     /// Whether the written id of at least one call differs from the call's own id.
     has_renamed: bool,
     /// Whether a message of another role follows the assistant messages of the round.
@@ -34,7 +34,7 @@ pub(crate) struct Round {
 impl Round {
     /// Creates a round for a service that accepts ids of any characters.
     pub(crate) fn of_any_ids() -> Self {
-        Self { takes_any: true, ..Self::default() }
+        Self { accepts_any: true, ..Self::default() }
     }
 
     /// Returns whether the written id of at least one call differs from the call's own id.
@@ -42,13 +42,13 @@ impl Round {
         self.has_renamed
     }
 
-    /// Begins the next message. `asks` is whether the message has calls. An assistant message with
-    /// calls begins a new round if a message of another role precedes it.
-    pub(crate) fn follow(&mut self, role: Role, asks: bool) {
+    /// Begins the next message. `has_calls` is whether the message has calls. An assistant message
+    /// with calls begins a new round if a message of another role precedes it.
+    pub(crate) fn begin_message(&mut self, role: Role, has_calls: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
-        } else if asks && self.is_answered {
-            *self = Self { takes_any: self.takes_any, ..Self::default() };
+        } else if has_calls && self.is_answered {
+            *self = Self { accepts_any: self.accepts_any, ..Self::default() };
         }
     }
 
@@ -56,14 +56,14 @@ impl Round {
     pub(crate) fn call(&mut self, id: Option<&str>) -> String {
         let original = id.unwrap_or_default();
         let wanted = if original.is_empty() {
-            format!("call_{}", self.written.len())
+            format!("call_{}", self.written_ids.len())
         } else {
             self.acceptable(original)
         };
-        let written = self.free(wanted);
+        let written = self.unused_id(wanted);
         self.has_renamed |= written != original;
-        self.taken.insert(written.clone());
-        self.written.push(written.clone());
+        self.used_ids.insert(written.clone());
+        self.written_ids.push(written.clone());
         self.calls.push(Candidate::of_id(id).into_owned());
         written
     }
@@ -73,26 +73,26 @@ impl Round {
     pub(crate) fn result(&mut self, id: Option<&str>) -> String {
         let target = Target::id(id);
         let call = match self.calls.answer(target) {
-            Answers::Call(call) => self.written.get(call),
+            Answers::Call(call) => self.written_ids.get(call),
             Answers::Again | Answers::Nothing => None,
         };
         call.cloned().unwrap_or_else(|| self.acceptable(target.id.unwrap_or("call")))
     }
 
     fn acceptable(&self, id: &str) -> String {
-        if self.takes_any { id.to_owned() } else { acceptable(id) }
+        if self.accepts_any { id.to_owned() } else { acceptable(id) }
     }
 
     /// Returns the wanted id, with a number if another call of the round already has this id.
-    fn free(&mut self, wanted: String) -> String {
-        if !self.taken.contains(&wanted) {
+    fn unused_id(&mut self, wanted: String) -> String {
+        if !self.used_ids.contains(&wanted) {
             return wanted;
         }
         let number = self.next_number.entry(wanted.clone()).or_insert(2);
         loop {
             let id = format!("{wanted}_{number}");
             *number += 1;
-            if !self.taken.contains(&id) {
+            if !self.used_ids.contains(&id) {
                 return id;
             }
         }

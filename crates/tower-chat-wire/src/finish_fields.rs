@@ -31,7 +31,7 @@ impl Reasons {
         if has_calls && has_no_calls_reason && reason == FinishReason::Stop {
             reason = FinishReason::ToolCalls;
         }
-        let usual = effective(Some(&reason), has_calls);
+        let usual = effective_reason(Some(&reason), has_calls);
         let is_usual = (self.spell)(&usual) == text;
         finish.reason = Some(reason);
         (!is_usual).then_some(text)
@@ -43,7 +43,7 @@ impl Reasons {
         let received = received.and_then(Value::as_str).map(str::to_owned);
         let is_same = |text: &String| Some((self.read)(text.clone())) == finish.reason;
         received.filter(is_same).unwrap_or_else(|| {
-            let usual = effective(finish.reason.as_ref(), has_calls);
+            let usual = effective_reason(finish.reason.as_ref(), has_calls);
             (self.spell)(&usual).to_owned()
         })
     }
@@ -51,7 +51,7 @@ impl Reasons {
 
 /// Returns [`FinishReason::ToolCalls`] for an answer with calls, unless a limit or a filter ended
 /// the answer. Returns the reason unchanged for other answers, and a stop if there is no reason.
-fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
+fn effective_reason(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
     match reason {
         Some(FinishReason::Length) => FinishReason::Length,
         Some(FinishReason::ContentFilter) => FinishReason::ContentFilter,

@@ -50,7 +50,7 @@ pub(crate) fn text(object: &Object, name: &str) -> Option<String> {
 
 /// Returns whether the field is present and is not `null`, `""` or `false`. Some services send an
 /// `error` with one of these values in answers that are not errors.
-pub(crate) fn reports(object: &Object, name: &str) -> bool {
+pub(crate) fn has_value(object: &Object, name: &str) -> bool {
     object.get(name).is_some_and(|value| !matches!(value.get(), "null" | "\"\"" | "false"))
 }
 
@@ -91,11 +91,11 @@ pub(crate) fn metadata(fields: &Object) -> Map<String, Value> {
     set.map(|(name, value)| (name.clone(), to_value(value))).collect()
 }
 
-/// Adds the fields of `later` to `whole`. A `null` does not replace a field of `whole`.
-pub(crate) fn overlay(whole: &mut Object, later: Object) {
+/// Adds the fields of `later` to `target`. A `null` does not replace a field of `target`.
+pub(crate) fn overlay(target: &mut Object, later: Object) {
     for (name, value) in later {
-        if value.get() != "null" || !whole.contains_key(&name) {
-            whole.insert(name, value);
+        if value.get() != "null" || !target.contains_key(&name) {
+            target.insert(name, value);
         }
     }
 }

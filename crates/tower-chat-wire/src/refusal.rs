@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     AnswerError,
-    object::{Object, reports, text},
+    object::{Object, has_value, text},
 };
 
 /// The fields from which the code of an error is read.
@@ -33,10 +33,10 @@ pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
     let has_reason = |name| fields.get(name).is_some_and(|it| !is_empty(it.get()));
     let is_text = |name| text(fields, name).is_some_and(|text| !text.is_empty());
     has_failed_at_minimax(fields)
-        || reports(fields, "error")
+        || has_value(fields, "error")
         || is_named("object")
         || is_named("type")
-        || (!reports(fields, content) || is_text(content))
+        || (!has_value(fields, content) || is_text(content))
             && (has_reason("detail")
                 || has_reason("errors")
                 || is_text("message")
@@ -71,27 +71,27 @@ pub(crate) fn parse(status: Option<u16>, body: &str, fields: CodeFields) -> Answ
         .unwrap_or(error);
     let message = match message {
         Value::Null => body.trim().to_owned(),
-        message => as_words(message),
+        message => text_or_json(message),
     };
-    let field = |name| error.get(name).filter(|value: &&Value| !value.is_null()).map(as_words);
+    let field = |name| error.get(name).filter(|value: &&Value| !value.is_null()).map(text_or_json);
     let code = match fields {
         CodeFields::OpenAi => {
             field("code").or_else(|| field("type").filter(|kind| kind != "error"))
         }
         CodeFields::Others => field("status").or_else(|| field("type")).or_else(|| field("code")),
     };
-    let status = status.or_else(|| named_status(error)).or_else(|| named_status(json));
+    let status = status.or_else(|| status_in_error(error)).or_else(|| status_in_error(json));
     let retry_after = retry_info(error);
     AnswerError::Refused { status, code, message, retry_after, body: body.to_owned() }
 }
 
-fn as_words(value: &Value) -> String {
+fn text_or_json(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Returns the HTTP status in the fields of an error. If an error occurs after the status 200 was
 /// sent, services send it in `code` (OpenRouter, Google), `status_code` (Groq) or `status`.
-fn named_status(error: &Value) -> Option<u16> {
+fn status_in_error(error: &Value) -> Option<u16> {
     ["status_code", "code", "status", "http_status"].into_iter().find_map(|name| {
         let status = match error.get(name)? {
             Value::Number(status) => status.as_u64().and_then(|status| status.try_into().ok()),
@@ -114,13 +114,13 @@ fn retry_info(error: &Value) -> Option<Duration> {
 mod tests {
     use serde_json::json;
 
-    use super::named_status;
+    use super::status_in_error;
 
     #[test]
     fn the_status_of_an_error_is_read_as_a_number_or_digits_from_one_of_four_fields() {
-        assert_eq!(named_status(&json!({"message": "no", "status_code": 400})), Some(400));
+        assert_eq!(status_in_error(&json!({"message": "no", "status_code": 400})), Some(400));
         let google = json!({"code": "429", "status": "RESOURCE_EXHAUSTED"});
-        assert_eq!(named_status(&google), Some(429));
-        assert_eq!(named_status(&json!({"code": "server_error"})), None);
+        assert_eq!(status_in_error(&google), Some(429));
+        assert_eq!(status_in_error(&json!({"code": "server_error"})), None);
     }
 }

@@ -15,7 +15,7 @@ use tower_chat_core::{ChatRequest, Message, Native, RawJson, Role, ToolCall, Too
 use crate::object::{Object, raw};
 
 /// Returns the fields of a native item, if the item belongs to the wire and is an object.
-pub(crate) fn fields_of(native: Option<&Native>, wire: &str) -> Option<Object> {
+pub(crate) fn native_fields(native: Option<&Native>, wire: &str) -> Option<Object> {
     native.filter(|native| &*native.wire == wire)?.item.parse().ok()
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn is_system(message: &Message) -> bool {
 /// Returns the arguments of a call as a JSON object, for wires that require an object. Blank
 /// arguments and `null` become an empty object. Any other text that is not an object becomes the
 /// field `arguments` of an object.
-pub(crate) fn object_of(arguments: &str) -> RawJson {
+pub(crate) fn arguments_object(arguments: &str) -> RawJson {
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => arguments.parse().unwrap_or_else(|_| raw(&object)),
         Ok(Value::Null) => raw(&Map::new()),
@@ -55,14 +55,14 @@ pub(crate) struct OpenCalls {
     /// For each id: the numbers of the calls with this id.
     by_id: HashMap<Option<String>, BTreeSet<usize>>,
     /// The number of the next call.
-    next: usize,
+    next_number: usize,
 }
 
 impl OpenCalls {
     pub(crate) fn push(&mut self, call: &ToolCall) {
-        self.calls.insert(self.next, (call.id.clone(), call.name.clone()));
-        self.by_id.entry(call.id.clone()).or_default().insert(self.next);
-        self.next += 1;
+        self.calls.insert(self.next_number, (call.id.clone(), call.name.clone()));
+        self.by_id.entry(call.id.clone()).or_default().insert(self.next_number);
+        self.next_number += 1;
     }
 
     /// Removes the call that a result answers: the first open call with the result's id, or the

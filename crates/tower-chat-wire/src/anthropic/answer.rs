@@ -24,7 +24,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
         parse_message(body).map_err(|source| AnswerError::unreadable(source, body))?;
     let finish = finish(fields, message.calls().next().is_some());
     note_cut_off_call(&mut message, &finish);
-    container::keep(&mut message, finish.metadata.get("container"));
+    container::store(&mut message, finish.metadata.get("container"));
     Ok(Answer::new(vec![message.into()], finish))
 }
 

@@ -15,7 +15,7 @@ use crate::{
 pub(super) const CALL: &str = "tool_use";
 
 /// Returns whether a block of this type is a [provider-executed](ToolCall::provider_executed) call.
-pub(super) fn is_of_provider(kind: &str) -> bool {
+pub(super) fn is_provider_executed(kind: &str) -> bool {
     kind.ends_with("_tool_use")
 }
 
@@ -33,7 +33,7 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolCall, WireError> {
 }
 
 /// Reads a provider-executed call from its block. Returns `None` if the block has no name.
-pub(super) fn parse_of_provider(block: &Fields) -> Option<ToolCall> {
+pub(super) fn parse_provider_executed(block: &Fields) -> Option<ToolCall> {
     let mut fields = block.clone();
     let mut call = take_call(&mut fields)?;
     call.provider_executed = true;
@@ -51,9 +51,9 @@ pub(super) fn render(call: &ToolCall, id: &str) -> RawJson {
 }
 
 /// Writes the block of a provider-executed call, if it was read from this wire.
-pub(super) fn render_of_provider(call: &ToolCall) -> Option<RawJson> {
+pub(super) fn render_provider_executed(call: &ToolCall) -> Option<RawJson> {
     let mut fields = Fields::of_native(call.native.as_ref(), WIRE)?;
-    if !is_of_provider(&fields.text("type")?) {
+    if !is_provider_executed(&fields.text("type")?) {
         return None;
     }
     fields.set_text("id", call.id.as_deref());

@@ -15,25 +15,25 @@ use tower_chat_core::{Message, Role};
 const CONTAINER: &str = "anthropic_container";
 
 /// Stores the container of an answer in the metadata of its message, if the container has an id.
-pub(super) fn keep(message: &mut Message, container: Option<&Value>) {
+pub(super) fn store(message: &mut Message, container: Option<&Value>) {
     let named = container.filter(|container| container.get("id").is_some_and(Value::is_string));
     message.metadata.extend(named.map(|named| (CONTAINER.to_owned(), named.clone())));
 }
 
 /// Returns the id of the newest container in the messages, unless it has expired at the time `now`.
 /// Older containers are never used.
-pub(super) fn current<'m>(
+pub(super) fn newest_id<'m>(
     messages: impl DoubleEndedIterator<Item = &'m Message>,
     now: SystemTime,
 ) -> Option<&'m str> {
     let of_assistant = messages.rev().filter(|message| message.role == Role::Assistant);
     let newest = of_assistant.filter_map(|message| message.metadata.get(CONTAINER)).next()?;
-    let expires_at = newest.get("expires_at").and_then(Value::as_str).and_then(time)?;
+    let expires_at = newest.get("expires_at").and_then(Value::as_str).and_then(parse_time)?;
     newest.get("id")?.as_str().filter(|_| now < expires_at)
 }
 
 /// Parses an RFC 3339 time, such as `2026-02-25T20:10:30.123Z` or `2026-02-25T20:10:30+00:00`.
-fn time(text: &str) -> Option<SystemTime> {
+fn parse_time(text: &str) -> Option<SystemTime> {
     let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u64>().ok();
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
     let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    fn at(seconds: u64) -> SystemTime {
+    fn unix_time(seconds: u64) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
@@ -85,7 +85,7 @@ mod tests {
             ("2026-13-25T20:10:30Z", None),
             ("yesterday, I think ..", None),
         ] {
-            assert_eq!(time(text), seconds.map(at), "{text}");
+            assert_eq!(parse_time(text), seconds.map(unix_time), "{text}");
         }
     }
 
@@ -93,7 +93,7 @@ mod tests {
     fn only_the_newest_container_is_used_until_it_expires() {
         let with = |id: &str, expires_at: &str| {
             let mut message = Message::assistant("ran");
-            keep(&mut message, Some(&json!({"id": id, "expires_at": expires_at})));
+            store(&mut message, Some(&json!({"id": id, "expires_at": expires_at})));
             message
         };
         let messages = [
@@ -102,8 +102,12 @@ mod tests {
             Message::user("go on"),
             Message::assistant("no code"),
         ];
-        assert_eq!(current(messages.iter(), at(99)), Some("c2"));
-        assert_eq!(current(messages.iter(), at(100)), None, "only the newest container is used");
-        assert_eq!(current(messages[..1].iter(), at(100)), Some("c1"));
+        assert_eq!(newest_id(messages.iter(), unix_time(99)), Some("c2"));
+        assert_eq!(
+            newest_id(messages.iter(), unix_time(100)),
+            None,
+            "only the newest container is used"
+        );
+        assert_eq!(newest_id(messages[..1].iter(), unix_time(100)), Some("c1"));
     }
 }

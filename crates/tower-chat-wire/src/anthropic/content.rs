@@ -32,11 +32,11 @@ pub(super) fn parse_list(list: &RawJson, context: BlockContext) -> Result<Vec<Pa
     })?;
     let is_alone = items.len() == 1;
     let mut parts = Vec::with_capacity(items.len());
-    let mut run_by_provider = HashSet::new();
+    let mut provider_call_ids = HashSet::new();
     for item in items {
-        let part = parse_block(item, is_alone, context, &run_by_provider)?;
+        let part = parse_block(item, is_alone, context, &provider_call_ids)?;
         let call = part.as_tool_call().filter(|call| call.provider_executed);
-        run_by_provider.extend(call.and_then(|call| call.id.clone()));
+        provider_call_ids.extend(call.and_then(|call| call.id.clone()));
         parts.push(part);
     }
     Ok(parts)
@@ -81,7 +81,7 @@ fn parse_block(
     item: RawJson,
     is_alone: bool,
     context: BlockContext,
-    run_by_provider: &HashSet<String>,
+    provider_call_ids: &HashSet<String>,
 ) -> Result<Part, WireError> {
     let fields = Fields::parse(item.get(), "a content block")?;
     let kind = fields.text("type").ok_or(WireError::Field {
@@ -99,11 +99,11 @@ fn parse_block(
         (BlockContext::Assistant, thinking::THINKING | thinking::REDACTED) => {
             thinking::parse(&fields).map(Part::Reasoning)
         }
-        (BlockContext::Assistant, kind) if call::is_of_provider(kind) => {
-            call::parse_of_provider(&fields).map(Part::ToolCall)
+        (BlockContext::Assistant, kind) if call::is_provider_executed(kind) => {
+            call::parse_provider_executed(&fields).map(Part::ToolCall)
         }
         (BlockContext::Assistant, kind)
-            if result::is_of_provider(kind) && has_call(run_by_provider, &fields) =>
+            if result::is_provider_executed(kind) && has_call(provider_call_ids, &fields) =>
         {
             result::parse(fields.clone()).ok().map(Part::ToolResult)
         }
@@ -136,8 +136,8 @@ fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<T
 }
 
 /// Returns whether the result answers one of the provider-executed calls with these ids.
-fn has_call(run_by_provider: &HashSet<String>, result: &Fields) -> bool {
-    result.text("tool_use_id").is_some_and(|id| run_by_provider.contains(&id))
+fn has_call(provider_call_ids: &HashSet<String>, result: &Fields) -> bool {
+    result.text("tool_use_id").is_some_and(|id| provider_call_ids.contains(&id))
 }
 
 fn render_part(part: &Part) -> Option<RawJson> {

@@ -25,7 +25,7 @@ pub(super) enum Item {
 
 impl Item {
     /// Returns the meaning of a native part of this wire.
-    pub(super) fn of(native: &Native) -> Option<Self> {
+    pub(super) fn of_native(native: &Native) -> Option<Self> {
         let mut fields = Fields::of_native(Some(native), WIRE)?;
         if fields.contains("role") {
             return Some(Self::Message(fields));
@@ -38,7 +38,7 @@ impl Item {
 }
 
 /// Returns whether the message begins with the envelope of a message in the list `messages`.
-pub(super) fn begins(message: &Message) -> bool {
+pub(super) fn is_at_beginning(message: &Message) -> bool {
     let Some(Part::Native(native)) = message.parts.first() else { return false };
-    matches!(Item::of(native), Some(Item::Message(_)))
+    matches!(Item::of_native(native), Some(Item::Message(_)))
 }

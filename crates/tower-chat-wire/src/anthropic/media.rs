@@ -25,7 +25,7 @@ pub(super) fn parse(block: &Fields) -> Option<Media> {
     };
     rest.set("source", raw(&source));
     media.native = Some(rest.into_native(WIRE));
-    if render_plain(&media).is_some_and(|plain| same(&plain, block)) {
+    if render_plain(&media).is_some_and(|plain| is_same_json(&plain, block)) {
         media.native = None;
     }
     Some(media)
@@ -81,7 +81,7 @@ fn source_of(media: &Media, mut source: Fields) -> Option<RawJson> {
     Some(raw(&source))
 }
 
-fn same(left: &Fields, right: &Fields) -> bool {
+fn is_same_json(left: &Fields, right: &Fields) -> bool {
     let value = |fields: &Fields| raw(fields).parse::<serde_json::Value>().ok();
     value(left) == value(right)
 }

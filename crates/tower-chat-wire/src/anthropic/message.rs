@@ -185,7 +185,7 @@ fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>,
 /// Adds an envelope to a message, if the message does not begin with an envelope. The envelope
 /// prevents the writer from joining the message with the previous message.
 fn add_envelope(message: &mut Message) {
-    if envelope::begins(message) {
+    if envelope::is_at_beginning(message) {
         return;
     }
     let mut fields = Fields::default();

@@ -16,7 +16,7 @@ use super::{
     envelope::{self, Item},
     result, thinking,
 };
-use crate::{call_ids::Round, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
+use crate::{call_ids::Round, fields::Fields, provider_calls::assistant_provider_call_ids};
 
 /// The conversation of a request body, which serializes as a JSON object with the fields `system`
 /// and `messages`. A client adds the other fields of the body (`model`, `max_tokens`, `tools`).
@@ -32,23 +32,24 @@ pub struct Body {
 
 /// Writes a conversation according to the rules in the [module documentation](super).
 pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
-    let mut writing = Writing { keeps_open_calls: true, ..Writing::default() };
+    let mut writer = Writer { keeps_open_calls: true, ..Writer::default() };
     for message in messages {
-        writing.message(message);
+        writer.write_message(message);
     }
-    writing.into_body()
+    writer.into_body()
 }
 
 /// Writes the conversation of a request, without the provider-executed calls that have no result
 /// and that the service will not continue.
 pub(super) fn render_conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let messages: Vec<&Message> = messages.into_iter().collect();
-    let mut writing = Writing { answered: answered_hosted_calls(&messages), ..Writing::default() };
+    let mut writer =
+        Writer { answered_calls: answered_hosted_calls(&messages), ..Writer::default() };
     for (index, message) in messages.iter().enumerate() {
-        writing.keeps_open_calls = keeps_open_calls(messages.get(index + 1..).unwrap_or_default());
-        writing.message(message);
+        writer.keeps_open_calls = keeps_open_calls(messages.get(index + 1..).unwrap_or_default());
+        writer.write_message(message);
     }
-    writing.into_body()
+    writer.into_body()
 }
 
 /// Returns the ids of the provider-executed calls that have results in any assistant message. If an
@@ -73,7 +74,7 @@ fn keeps_open_calls(later: &[&Message]) -> bool {
 
 /// Builds the conversation of a request, message by message.
 #[derive(Debug, Default)]
-struct Writing {
+struct Writer {
     /// The blocks of the field `system`.
     system: Vec<Block>,
     /// The empty value with which a field `system` was read. Written if `system` has no blocks.
@@ -83,31 +84,31 @@ struct Writing {
     /// The call ids of the current [round](Round).
     round: Round,
     /// The ids of the provider-executed calls that have results.
-    answered: HashSet<String>,
+    answered_calls: HashSet<String>,
     /// Whether provider-executed calls without results are written for the current message.
     keeps_open_calls: bool,
 }
 
-impl Writing {
-    fn message(&mut self, message: &Message) {
+impl Writer {
+    fn write_message(&mut self, message: &Message) {
         let speaker = match message.role {
-            Role::System | Role::Developer if envelope::begins(message) => Speaker::System,
-            Role::System | Role::Developer => return self.instructions(message),
+            Role::System | Role::Developer if envelope::is_at_beginning(message) => Speaker::System,
+            Role::System | Role::Developer => return self.write_instructions(message),
             Role::Assistant => Speaker::Assistant,
             _ => Speaker::User,
         };
-        let by_provider = ids_of_assistants_provider_calls(message);
+        let provider_call_ids = assistant_provider_call_ids(message);
         for part in &message.parts {
-            self.part(&by_provider, speaker, part);
+            self.write_part(&provider_call_ids, speaker, part);
         }
     }
 
     /// Adds a system message to the field `system`.
-    fn instructions(&mut self, message: &Message) {
+    fn write_instructions(&mut self, message: &Message) {
         for part in &message.parts {
             match part {
                 Part::Text(text) if !content::is_blank(text) => self.system.push(Block::text(text)),
-                Part::Native(native) => match Item::of(native) {
+                Part::Native(native) => match Item::of_native(native) {
                     Some(Item::System(value)) => self.empty_system = Some(value),
                     Some(Item::Block) => {
                         self.system.push(Block::new(Kind::Other, native.item.clone()));
@@ -120,9 +121,14 @@ impl Writing {
     }
 
     /// Writes a part as a block of a message of `speaker`. Calls are always written to an assistant
-    /// message, and results of the client's tools to a user message. `by_provider` are the ids of
-    /// the provider-executed calls in the message that contains the part.
-    fn part(&mut self, by_provider: &HashSet<Option<&str>>, speaker: Speaker, part: &Part) {
+    /// message, and results of the client's tools to a user message. `provider_call_ids` are the
+    /// ids of the provider-executed calls in the message that contains the part.
+    fn write_part(
+        &mut self,
+        provider_call_ids: &HashSet<Option<&str>>,
+        speaker: Speaker,
+        part: &Part,
+    ) {
         use Speaker::{Assistant, System, User};
         match part {
             Part::Text(text) if speaker == System || !content::is_blank(text) => {
@@ -130,31 +136,32 @@ impl Writing {
             }
             Part::Reasoning(reasoning) if speaker == Assistant => {
                 let block = thinking::render(reasoning);
-                self.push_any(Assistant, Kind::Thinking, block);
+                self.push_json(Assistant, Kind::Thinking, block);
             }
             Part::ToolCall(call) if call.provider_executed => {
-                let is_answered = || call.id.as_ref().is_some_and(|id| self.answered.contains(id));
+                let is_answered =
+                    || call.id.as_ref().is_some_and(|id| self.answered_calls.contains(id));
                 if self.keeps_open_calls || is_answered() {
-                    self.push_any(Assistant, Kind::Other, call::render_of_provider(call));
+                    self.push_json(Assistant, Kind::Other, call::render_provider_executed(call));
                 }
             }
             Part::ToolCall(call) => {
-                self.join(Assistant);
+                self.ensure_turn(Assistant);
                 let id = self.round.call(call.id.as_deref());
                 self.push(Assistant, Block::new(Kind::Call, call::render(call, &id)));
             }
-            Part::ToolResult(result) if by_provider.contains(&result.call_id.as_deref()) => {
-                self.push_any(Assistant, Kind::Other, result::render_of_provider(result));
+            Part::ToolResult(result) if provider_call_ids.contains(&result.call_id.as_deref()) => {
+                self.push_json(Assistant, Kind::Other, result::render_provider_executed(result));
             }
             Part::ToolResult(result) => {
                 let id = self.round.result(result.call_id.as_deref());
-                self.push_any(User, Kind::Result, result::render(result, &id));
+                self.push_json(User, Kind::Result, result::render(result, &id));
             }
             Part::Media(media) if speaker == User => {
-                self.push_any(User, Kind::Other, content::render_media(media));
+                self.push_json(User, Kind::Other, content::render_media(media));
             }
-            Part::Native(native) => match Item::of(native) {
-                Some(Item::Message(rest)) => self.begin(speaker, rest),
+            Part::Native(native) => match Item::of_native(native) {
+                Some(Item::Message(other_fields)) => self.begin_turn(speaker, other_fields),
                 Some(Item::Block) => {
                     self.push(speaker, Block::new(Kind::Other, native.item.clone()));
                 }
@@ -165,33 +172,33 @@ impl Writing {
         }
     }
 
-    fn push_any(&mut self, speaker: Speaker, kind: Kind, block: Option<RawJson>) {
+    fn push_json(&mut self, speaker: Speaker, kind: Kind, block: Option<RawJson>) {
         if let Some(json) = block {
             self.push(speaker, Block::new(kind, json));
         }
     }
 
     fn push(&mut self, speaker: Speaker, block: Block) {
-        self.join(speaker);
+        self.ensure_turn(speaker);
         if let Some(turn) = self.turns.last_mut() {
             turn.blocks.push(block);
         }
     }
 
     /// Begins a message if the previous message has another speaker.
-    fn join(&mut self, speaker: Speaker) {
+    fn ensure_turn(&mut self, speaker: Speaker) {
         if self.turns.last().is_none_or(|last| last.speaker != speaker) {
-            self.begin(speaker, Fields::default());
+            self.begin_turn(speaker, Fields::default());
         }
     }
 
     /// Begins a message. An assistant message after a message of another role begins a new round.
-    fn begin(&mut self, speaker: Speaker, rest: Fields) {
+    fn begin_turn(&mut self, speaker: Speaker, other_fields: Fields) {
         let is_same_turn = self.turns.last().is_some_and(|last| last.speaker == Speaker::Assistant);
         if speaker == Speaker::Assistant && !is_same_turn {
             self.round = Round::default();
         }
-        self.turns.push(Turn::new(speaker, rest));
+        self.turns.push(Turn::new(speaker, other_fields));
     }
 
     fn into_body(self) -> Body {

@@ -43,7 +43,7 @@ const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
 /// The token limit of a request if the caller sets none and the body does not name the model. Every
 /// Claude model accepts this number.
-const TOKENS: u64 = 4096;
+const DEFAULT_MAX_TOKENS: u64 = 4096;
 
 /// Returns the fields of a request body, with their values as JSON text.
 ///
@@ -68,10 +68,10 @@ pub fn render_request(request: &ChatRequest, form: RequestForm<'_>) -> Object {
 /// `max_tokens`, so that a request that was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Object {
     let options = &*request.options;
-    let mut fields = with_extra(named(options, form), options);
+    let mut fields = with_extra(option_fields(options, form), options);
     let tokens = match form {
         Some(RequestForm::Anthropic { model }) => max_output_tokens(model),
-        Some(RequestForm::Vertex) | None => TOKENS,
+        Some(RequestForm::Vertex) | None => DEFAULT_MAX_TOKENS,
     };
     fields.entry("max_tokens").or_insert(tokens.into());
     set(&mut fields, "stream", options.stream.then_some(true));
@@ -85,7 +85,7 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
             fields.entry("anthropic_version").or_insert(VERTEX_VERSION.into());
         }
         let container =
-            container::current(messages.iter().map(|message| &**message), SystemTime::now());
+            container::newest_id(messages.iter().map(|message| &**message), SystemTime::now());
         // The field `container` of the caller's `extra` options takes precedence, even if it is
         // `null`.
         let is_callers = options.extra.contains_key("container");
@@ -108,7 +108,7 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
     body
 }
 
-fn named(options: &ChatOptions, form: Option<RequestForm<'_>>) -> Map<String, Value> {
+fn option_fields(options: &ChatOptions, form: Option<RequestForm<'_>>) -> Map<String, Value> {
     let model = match form {
         Some(RequestForm::Anthropic { model }) => Some(model),
         Some(RequestForm::Vertex) => None,

@@ -20,7 +20,7 @@ pub(super) const RESULT: &str = "tool_result";
 const ERROR: &str = "is_error";
 
 /// Returns whether a block of this type is the result of a provider-executed call.
-pub(super) fn is_of_provider(kind: &str) -> bool {
+pub(super) fn is_provider_executed(kind: &str) -> bool {
     kind.ends_with("_tool_result")
 }
 
@@ -42,10 +42,10 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
 }
 
 /// Writes the `tool_result` block of a result with this call id. Returns `None` for the result of a
-/// provider-executed call, which [`render_of_provider`] writes.
+/// provider-executed call, which [`render_provider_executed`] writes.
 pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE).unwrap_or_default();
-    if fields.text("type").is_some_and(|kind| is_of_provider(&kind)) {
+    if fields.text("type").is_some_and(|kind| is_provider_executed(&kind)) {
         return None;
     }
     fields.set("type", raw(RESULT));
@@ -54,9 +54,9 @@ pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
 }
 
 /// Writes the block of the result of a provider-executed call, if it was read from this wire.
-pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
+pub(super) fn render_provider_executed(result: &ToolResult) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE)?;
-    if !is_of_provider(&fields.text("type")?) {
+    if !is_provider_executed(&fields.text("type")?) {
         return None;
     }
     fields.set_text("tool_use_id", result.call_id.as_deref());

@@ -51,11 +51,11 @@ impl ResponseAccumulator for BedrockAccumulator {
             "contentBlockStart" => {
                 let start = take_object(&mut fields, "start").unwrap_or_default();
                 self.blocks.begin(fields.get("contentBlockIndex"), Block::default());
-                self.block(&mut fields, start)
+                self.push_to_block(&mut fields, start)
             }
             "contentBlockDelta" => {
                 let delta = take_object(&mut fields, "delta").unwrap_or_default();
-                self.block(&mut fields, delta)
+                self.push_to_block(&mut fields, delta)
             }
             "contentBlockStop" | "messageStart" => None,
             "metadata" => {
@@ -102,7 +102,7 @@ impl ResponseAccumulator for BedrockAccumulator {
 impl BedrockAccumulator {
     /// Adds a piece to the block whose index is in `fields`. If no block has this index, begins a
     /// block. Returns an update for text, for reasoning and for calls of the client's tools.
-    fn block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
+    fn push_to_block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
         let index = take(fields, "contentBlockIndex");
         let index = index.as_ref();
         let known = self.blocks.position(index);
@@ -116,7 +116,7 @@ impl Block {
         let mut update = None;
         if let Some(more) = take_text(&mut piece, "text") {
             append(&mut self.text, &more);
-            update = delta_of(more, ChatUpdate::TextDelta);
+            update = nonempty_delta(more, ChatUpdate::TextDelta);
         }
         if let Some(mut call) = take_object(&mut piece, "toolUse") {
             let more = take_text(&mut call, "input").unwrap_or_default();
@@ -141,7 +141,7 @@ impl Block {
         if let Some(mut content) = take_object(&mut piece, "reasoningContent") {
             if let Some(more) = take_text(&mut content, "text") {
                 append(&mut self.reasoning, &more);
-                update = delta_of(more, ChatUpdate::ReasoningDelta);
+                update = nonempty_delta(more, ChatUpdate::ReasoningDelta);
             }
             if let Some(more) = take_text(&mut content, "signature") {
                 append(&mut self.signature, &more);
@@ -226,6 +226,6 @@ fn append(text: &mut Option<String>, more: &str) {
     text.get_or_insert_default().push_str(more);
 }
 
-fn delta_of(more: String, update: fn(String) -> ChatUpdate) -> Option<ChatUpdate> {
+fn nonempty_delta(more: String, update: fn(String) -> ChatUpdate) -> Option<ChatUpdate> {
     (!more.is_empty()).then(|| update(more))
 }

@@ -6,7 +6,7 @@ use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
 use super::{WIRE, message, turns::Conversation};
 use crate::{
     AnswerError, as_read,
-    body::whole,
+    body::object_json,
     finish_fields::{Reasons, note_cut_off_call, put_usage},
     object::{self, Object, metadata, raw, take, take_object, take_text, to_value},
     refusal::{self, CodeFields},
@@ -94,7 +94,7 @@ pub(crate) fn render(message: &Message, finish: &Finish) -> RawJson {
     if finish.usage != Usage::default() || body.contains_key("usage") {
         put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
     }
-    whole(&body, [("output", Some(output))])
+    object_json(&body, [("output", Some(output))])
 }
 
 fn render_usage(usage: &Usage) -> Value {

@@ -11,7 +11,7 @@ use super::{WIRE, turns::is_envelope};
 use crate::{
     as_read,
     object::{Object, raw, take, take_object, take_text, text},
-    text_parts::{fields_of, native, object_of},
+    text_parts::{arguments_object, native, native_fields},
 };
 
 const REASONING: &str = "reasoningContent";
@@ -40,7 +40,7 @@ fn parse_known(mut fields: Object) -> Option<Part> {
     // A block with fields that `Media` does not have, such as a document's name, becomes a native
     // part.
     let written = render_media(&media)?;
-    as_read::same(&written, &raw(&fields)).then_some(Part::Media(media))
+    as_read::is_same_json(&written, &raw(&fields)).then_some(Part::Media(media))
 }
 
 fn parse_call(mut call: Object) -> Option<Part> {
@@ -100,7 +100,7 @@ pub(super) fn render_part(part: &Part, role: Role) -> Option<RawJson> {
 }
 
 fn render_reasoning(reasoning: &Reasoning) -> Option<RawJson> {
-    let mut content = fields_of(reasoning.native.as_ref(), WIRE)?;
+    let mut content = native_fields(reasoning.native.as_ref(), WIRE)?;
     if let Some(mut inner) = take_object(&mut content, REASONING_TEXT) {
         inner.insert("text".to_owned(), raw(&reasoning.text));
         content.insert(REASONING_TEXT.to_owned(), raw(&inner));
@@ -110,9 +110,9 @@ fn render_reasoning(reasoning: &Reasoning) -> Option<RawJson> {
 
 /// Writes the block of a call with this call id.
 pub(super) fn render_call(call: &ToolCall, id: &str) -> RawJson {
-    let mut fields = fields_of(call.native.as_ref(), WIRE).unwrap_or_default();
+    let mut fields = native_fields(call.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("name".to_owned(), raw(&call.name));
-    fields.insert("input".to_owned(), object_of(&call.arguments));
+    fields.insert("input".to_owned(), arguments_object(&call.arguments));
     fields.insert("toolUseId".to_owned(), raw(id));
     raw(&Object::from([("toolUse".to_owned(), raw(&fields))]))
 }

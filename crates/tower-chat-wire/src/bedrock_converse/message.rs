@@ -79,8 +79,8 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
 fn marked(mut message: Message, item: &RawJson) -> Message {
     let mut conversation = Conversation::default();
     conversation.push_usual(&message);
-    if !matches!(conversation.messages().as_slice(), [one] if as_read::same(one, item)) {
-        as_read::keep(&mut message, WIRE, item);
+    if !matches!(conversation.messages().as_slice(), [one] if as_read::is_same_json(one, item)) {
+        as_read::add_mark(&mut message, WIRE, item);
     }
     message
 }

@@ -26,19 +26,19 @@ pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let mut options = ChatOptions::default();
     if let Some(config) = fields.take_as(CONFIG, nonempty) {
         let mut config = Fields::of_object(config);
-        options.temperature = config.number("temperature");
-        options.top_p = config.number("topP");
-        options.max_output_tokens = config.count("maxTokens");
-        put_rest(&mut fields, CONFIG, config.rest());
+        options.temperature = config.take_number("temperature");
+        options.top_p = config.take_number("topP");
+        options.max_output_tokens = config.take_count("maxTokens");
+        put_remaining(&mut fields, CONFIG, config.into_remaining());
     }
     if let Some(config) = fields.take_as(TOOLS, nonempty) {
         let mut config = Fields::of_object(config);
-        let tools = config.list("tools").unwrap_or_default();
+        let tools = config.take_list("tools").unwrap_or_default();
         options.tools = tools.into_iter().map(tool::parse).collect();
         options.tool_choice = config.take_as("toolChoice", tool::parse_choice);
-        put_rest(&mut fields, TOOLS, config.rest());
+        put_remaining(&mut fields, TOOLS, config.into_remaining());
     }
-    options.extra = fields.rest();
+    options.extra = fields.into_remaining();
     Ok(ChatRequest::new(read).with_options(options))
 }
 
@@ -46,9 +46,9 @@ fn nonempty(config: &Value) -> Option<Map<String, Value>> {
     config.as_object().filter(|fields| !fields.is_empty()).cloned()
 }
 
-fn put_rest(fields: &mut Fields, name: &str, rest: Map<String, Value>) {
-    if !rest.is_empty() {
-        fields.put(name, Value::Object(rest));
+fn put_remaining(fields: &mut Fields, name: &str, remaining: Map<String, Value>) {
+    if !remaining.is_empty() {
+        fields.put(name, Value::Object(remaining));
     }
 }
 
@@ -78,20 +78,20 @@ pub fn render_request(request: &ChatRequest) -> Result<Object, BodyError> {
 
 /// Returns the fields of a request body, without applying the rules of a service to the request.
 pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
-    let asked = &*request.options;
+    let options = &*request.options;
     let mut config = Map::new();
-    set(&mut config, "temperature", asked.temperature);
-    set(&mut config, "topP", asked.top_p);
-    set(&mut config, "maxTokens", asked.max_output_tokens);
+    set(&mut config, "temperature", options.temperature);
+    set(&mut config, "topP", options.top_p);
+    set(&mut config, "maxTokens", options.max_output_tokens);
     let mut fields = Map::new();
-    let mut extra = asked.extra.clone();
-    put(&mut fields, &mut extra, CONFIG, config);
-    put(&mut fields, &mut extra, TOOLS, tool_config(asked)?);
+    let mut extra = options.extra.clone();
+    insert_merged(&mut fields, &mut extra, CONFIG, config);
+    insert_merged(&mut fields, &mut extra, TOOLS, tool_config(options)?);
     merge(&mut fields, &extra);
     fields.remove("stream");
     let messages: Vec<_> = messages(request).collect();
     let conversation = render_messages(messages.iter().map(|message| &**message));
-    let mut body = to_object(&fields, asked);
+    let mut body = to_object(&fields, options);
     if !conversation.system.is_empty() {
         body.insert("system".to_owned(), raw(&conversation.system));
     }
@@ -100,7 +100,7 @@ pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
 }
 
 /// Adds `inner` to the body as the field `name`, together with the object `name` from `extra`.
-fn put(
+fn insert_merged(
     fields: &mut Map<String, Value>,
     extra: &mut Map<String, Value>,
     name: &str,
@@ -115,11 +115,11 @@ fn put(
     }
 }
 
-fn tool_config(asked: &ChatOptions) -> Result<Map<String, Value>, BodyError> {
-    let tools: Vec<Value> = asked.tools.iter().filter_map(tool::render).collect();
+fn tool_config(options: &ChatOptions) -> Result<Map<String, Value>, BodyError> {
+    let tools: Vec<Value> = options.tools.iter().filter_map(tool::render).collect();
     let mut config = Map::new();
     if !tools.is_empty() {
-        let choice = asked.tool_choice.as_ref().map(tool::render_choice).transpose()?;
+        let choice = options.tool_choice.as_ref().map(tool::render_choice).transpose()?;
         set(&mut config, "tools", Some(tools));
         set(&mut config, "toolChoice", choice);
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     object::{Object, as_text, raw, take, take_object, take_text, text},
-    text_parts::{fields_of, native},
+    text_parts::{native, native_fields},
 };
 
 const RESULT: &str = "toolResult";
@@ -59,7 +59,7 @@ pub(super) fn render(result: &ToolResult, id: &str) -> RawJson {
     let content: Vec<RawJson> = result.content.iter().filter_map(render_content).collect();
     // The service refuses an empty content.
     let content = if content.is_empty() { vec![raw(&json!({"text": "-"}))] } else { content };
-    let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
+    let mut fields = native_fields(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("toolUseId".to_owned(), raw(id));
     fields.insert("content".to_owned(), raw(&content));
     let has_error = fields.get("status").and_then(as_text).is_some_and(|status| status == "error");
@@ -73,7 +73,7 @@ pub(super) fn render(result: &ToolResult, id: &str) -> RawJson {
 
 fn render_content(part: &Part) -> Option<RawJson> {
     if let Part::Text(text) = part
-        && fields_of(text.native.as_ref(), WIRE).is_some_and(|native| native.contains_key(JSON))
+        && native_fields(text.native.as_ref(), WIRE).is_some_and(|native| native.contains_key(JSON))
         && let Ok(value) = text.text.parse::<RawJson>()
     {
         return Some(raw(&Object::from([(JSON.to_owned(), value)])));

@@ -19,8 +19,8 @@ use crate::{
     as_read,
     call_ids::Round,
     object::{Object, raw},
-    provider_calls::ids_of_assistants_provider_calls,
-    text_parts::{fields_of, is_system},
+    provider_calls::assistant_provider_call_ids,
+    text_parts::{is_system, native_fields},
 };
 
 /// Builds the conversation of a request, message by message.
@@ -81,7 +81,7 @@ impl Conversation {
             return self.system.extend(blocks);
         }
         let is_assistant = message.role == Role::Assistant;
-        let at_provider = ids_of_assistants_provider_calls(message);
+        let provider_call_ids = assistant_provider_call_ids(message);
         for part in &message.parts {
             match part {
                 Part::ToolCall(call) if call.provider_executed => {}
@@ -90,13 +90,14 @@ impl Conversation {
                     let id = self.round.call(call.id.as_deref());
                     self.turn(true).blocks.push(render_call(call, &id));
                 }
-                Part::ToolResult(found) if at_provider.contains(&found.call_id.as_deref()) => {}
+                Part::ToolResult(found)
+                    if provider_call_ids.contains(&found.call_id.as_deref()) => {}
                 Part::ToolResult(found) => {
                     let id = self.round.result(found.call_id.as_deref());
                     self.turn(false).results.push(result::render(found, &id));
                 }
                 Part::Native(native) if is_envelope(native) => {
-                    let fields = fields_of(Some(native), WIRE).unwrap_or_default();
+                    let fields = native_fields(Some(native), WIRE).unwrap_or_default();
                     self.turn(is_assistant).fields.extend(fields);
                 }
                 part => {
@@ -112,7 +113,7 @@ impl Conversation {
     /// names.
     pub(super) fn messages(self) -> Vec<RawJson> {
         let mut names = DocumentNames::default();
-        self.turns.into_iter().map(|turn| names.in_message(turn.into_json())).collect()
+        self.turns.into_iter().map(|turn| names.rename_in_message(turn.into_json())).collect()
     }
 
     /// Returns the last turn in the usual form, or a new turn if the last turn has another role.
@@ -168,7 +169,7 @@ pub(super) const ENVELOPE: &str = "role";
 
 /// Returns whether the native item contains the fields of a message instead of a block.
 pub(super) fn is_envelope(native: &Native) -> bool {
-    let role = fields_of(Some(native), WIRE).and_then(|mut fields| fields.remove(ENVELOPE));
+    let role = native_fields(Some(native), WIRE).and_then(|mut fields| fields.remove(ENVELOPE));
     role.is_some_and(|role| role.get() == "null")
 }
 

@@ -7,8 +7,8 @@ use tower_chat_core::{
 
 use super::{
     BodyError,
-    fields::{Fields, set, whole},
-    tool::Form,
+    fields::{Fields, object_json, set},
+    tool::ToolForm,
 };
 use crate::{
     anthropic::{REASONS, WIRE, parse_body, render_body, usage},
@@ -16,12 +16,12 @@ use crate::{
     object::{Object, as_text, raw},
 };
 
-const TOOL: Form = Form {
+const TOOL: ToolForm = ToolForm {
     wire: WIRE,
     parameters: "input_schema",
     is_nested: false,
     has_strict: true,
-    plain: || json!({}),
+    usual_definition: || json!({}),
 };
 
 pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
@@ -29,15 +29,15 @@ pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let mut fields = Fields::of_body(body, &["messages", "system"])?;
 
     let mut options = ChatOptions::default();
-    options.model = fields.text("model");
-    options.temperature = fields.number("temperature");
-    options.top_p = fields.number("top_p");
-    options.max_output_tokens = fields.count("max_tokens");
-    let tools = fields.list("tools").unwrap_or_default();
+    options.model = fields.take_text("model");
+    options.temperature = fields.take_number("temperature");
+    options.top_p = fields.take_number("top_p");
+    options.max_output_tokens = fields.take_count("max_tokens");
+    let tools = fields.take_list("tools").unwrap_or_default();
     options.tools = tools.into_iter().map(|tool| TOOL.parse(tool)).collect();
     options.tool_choice = fields.take_as("tool_choice", tool_choice);
-    options.stream = fields.flag("stream").unwrap_or_default();
-    options.extra = fields.rest();
+    options.stream = fields.take_flag("stream").unwrap_or_default();
+    options.extra = fields.into_remaining();
     Ok(ChatRequest::new(messages).with_options(options))
 }
 
@@ -59,7 +59,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     set(&mut body, "type", Some("message"));
     set(&mut body, "role", Some("assistant"));
     set(&mut body, "stop_reason", Some(reason));
-    whole(&body, [("content", content)])
+    object_json(&body, [("content", content)])
 }
 
 fn render_usage(usage: &Usage) -> Value {

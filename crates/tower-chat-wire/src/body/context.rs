@@ -8,7 +8,7 @@ use crate::{
     AnswerError,
     openai_responses::HistoryLocation,
     rules::NameMap,
-    stream::{Frame, Halves, ResponseAccumulator},
+    stream::{Frame, ResponseAccumulator, SurrogateJoiner},
 };
 
 /// The information about a request that the reader of its answer needs.
@@ -76,11 +76,15 @@ impl AnswerContext {
 
     /// Wraps an accumulator. The wrapper also joins the halves of surrogate pairs in the events,
     /// and calls [`complete`](Self::complete) for the answer.
-    pub(super) fn around(
+    pub(super) fn wrap(
         self,
         accumulator: Box<dyn ResponseAccumulator>,
     ) -> Box<dyn ResponseAccumulator> {
-        Box::new(Completing { accumulator, halves: Halves::default(), context: self })
+        Box::new(CompletingAccumulator {
+            accumulator,
+            surrogates: SurrogateJoiner::default(),
+            context: self,
+        })
     }
 
     fn complete_message(&self, message: &mut Message) {
@@ -91,10 +95,10 @@ impl AnswerContext {
 
     fn complete_part(&self, part: &mut Part) {
         match part {
-            Part::Text(text) => self.issue(text.native.as_mut()),
-            Part::Reasoning(reasoning) => self.issue(reasoning.native.as_mut()),
+            Part::Text(text) => self.set_issuer(text.native.as_mut()),
+            Part::Reasoning(reasoning) => self.set_issuer(reasoning.native.as_mut()),
             Part::ToolCall(call) => {
-                self.issue(call.native.as_mut());
+                self.set_issuer(call.native.as_mut());
                 if !call.provider_executed
                     && let Some(name) = self.names.original(&call.name)
                 {
@@ -102,33 +106,33 @@ impl AnswerContext {
                 }
             }
             Part::ToolResult(result) => {
-                self.issue(result.native.as_mut());
+                self.set_issuer(result.native.as_mut());
                 result.content.iter_mut().for_each(|part| self.complete_part(part));
             }
-            Part::Media(media) => self.issue(media.native.as_mut()),
-            Part::Native(native) => self.issue(Some(native)),
+            Part::Media(media) => self.set_issuer(media.native.as_mut()),
+            Part::Native(native) => self.set_issuer(Some(native)),
             _ => {}
         }
     }
 
-    fn issue(&self, native: Option<&mut Native>) {
+    fn set_issuer(&self, native: Option<&mut Native>) {
         if let (Some(native), Some(issuer)) = (native, &self.issuer) {
             native.issuer.get_or_insert_with(|| Arc::clone(issuer));
         }
     }
 }
 
-/// The wrapper that [`AnswerContext::around`] returns.
+/// The wrapper that [`AnswerContext::wrap`] returns.
 #[derive(Debug)]
-struct Completing {
+struct CompletingAccumulator {
     accumulator: Box<dyn ResponseAccumulator>,
-    halves: Halves,
+    surrogates: SurrogateJoiner,
     context: AnswerContext,
 }
 
-impl ResponseAccumulator for Completing {
+impl ResponseAccumulator for CompletingAccumulator {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
-        let mut updates = self.accumulator.push(&self.halves.join(frame))?;
+        let mut updates = self.accumulator.push(&self.surrogates.join(frame))?;
         for update in &mut updates {
             if let ChatUpdate::ToolCallDelta(call) = update
                 && let Some(name) = call.name.as_deref()

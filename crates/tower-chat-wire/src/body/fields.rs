@@ -40,23 +40,23 @@ impl Fields {
         Some(value)
     }
 
-    pub(crate) fn text(&mut self, name: &str) -> Option<String> {
+    pub(crate) fn take_text(&mut self, name: &str) -> Option<String> {
         self.take_as(name, |value| value.as_str().map(str::to_owned))
     }
 
-    pub(crate) fn number(&mut self, name: &str) -> Option<f64> {
+    pub(crate) fn take_number(&mut self, name: &str) -> Option<f64> {
         self.take_as(name, Value::as_f64)
     }
 
-    pub(crate) fn count(&mut self, name: &str) -> Option<u64> {
+    pub(crate) fn take_count(&mut self, name: &str) -> Option<u64> {
         self.take_as(name, Value::as_u64)
     }
 
-    pub(crate) fn flag(&mut self, name: &str) -> Option<bool> {
+    pub(crate) fn take_flag(&mut self, name: &str) -> Option<bool> {
         self.take_as(name, Value::as_bool)
     }
 
-    pub(crate) fn list(&mut self, name: &str) -> Option<Vec<Value>> {
+    pub(crate) fn take_list(&mut self, name: &str) -> Option<Vec<Value>> {
         self.take_as(name, |value| value.as_array().cloned())
     }
 
@@ -65,7 +65,7 @@ impl Fields {
     }
 
     /// Returns the fields that no reader has removed.
-    pub(crate) fn rest(self) -> Map<String, Value> {
+    pub(crate) fn into_remaining(self) -> Map<String, Value> {
         self.0
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) 
 }
 
 /// Returns the JSON text of an object with the fields of `body` and the fields of `more`.
-pub(crate) fn whole<const N: usize>(
+pub(crate) fn object_json<const N: usize>(
     body: &Map<String, Value>,
     more: [(&str, Option<RawJson>); N],
 ) -> RawJson {

@@ -12,8 +12,8 @@ use tower_chat_core::{
 
 use super::{
     BodyError, as_json,
-    fields::{Fields, set, whole},
-    tool::Form,
+    fields::{Fields, object_json, set},
+    tool::ToolForm,
     value,
 };
 use crate::{
@@ -26,12 +26,12 @@ use crate::{
 /// supports only a subset of JSON Schema.
 pub(crate) const JSON_SCHEMA: &str = "parametersJsonSchema";
 
-pub(crate) const FUNCTION: Form = Form {
+pub(crate) const FUNCTION: ToolForm = ToolForm {
     wire: WIRE,
     parameters: "parameters",
     is_nested: false,
     has_strict: false,
-    plain: || json!({}),
+    usual_definition: || json!({}),
 };
 
 /// The name of the field that contains the functions that the client runs, in an entry of `tools`.
@@ -46,18 +46,18 @@ pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let mut options = ChatOptions::default();
     if let Some(config) = fields.take_as("generationConfig", |it| it.as_object().cloned()) {
         let mut config = Fields::of_object(config);
-        options.temperature = config.number("temperature");
-        options.top_p = config.number("topP");
-        options.max_output_tokens = config.count("maxOutputTokens");
-        let rest = config.rest();
+        options.temperature = config.take_number("temperature");
+        options.top_p = config.take_number("topP");
+        options.max_output_tokens = config.take_count("maxOutputTokens");
+        let rest = config.into_remaining();
         if !rest.is_empty() {
             fields.put("generationConfig", Value::Object(rest));
         }
     }
-    let tools = fields.list("tools").unwrap_or_default();
+    let tools = fields.take_list("tools").unwrap_or_default();
     options.tools = tools.into_iter().flat_map(parse_tool).collect();
     options.tool_choice = fields.take_as("toolConfig", tool_choice);
-    options.extra = fields.rest();
+    options.extra = fields.into_remaining();
     Ok(ChatRequest::new(messages).with_options(options))
 }
 
@@ -78,10 +78,10 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     let empty = || json!({"role": "model", "parts": []});
     candidate.insert("finishReason".to_owned(), json!(reason));
     let content = content.unwrap_or_else(|| raw(&empty()));
-    let candidates = Some(raw(&[whole(&candidate, [("content", Some(content))])]));
+    let candidates = Some(raw(&[object_json(&candidate, [("content", Some(content))])]));
     set(&mut body, "modelVersion", finish.model.as_deref());
     put_usage(&mut body, "usageMetadata", &finish.usage, usage, render_usage);
-    whole(&body, [("candidates", candidates)])
+    object_json(&body, [("candidates", candidates)])
 }
 
 fn render_usage(usage: &Usage) -> Value {

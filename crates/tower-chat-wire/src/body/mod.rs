@@ -35,8 +35,8 @@ use tower_chat_core::{
 
 pub use self::{context::AnswerContext, error::BodyError};
 pub(crate) use self::{
-    fields::{Fields, conversation_field, merge, set, whole},
-    tool::Form,
+    fields::{Fields, conversation_field, merge, object_json, set},
+    tool::ToolForm,
 };
 use crate::{
     AnswerError, bedrock_converse, cohere,
@@ -231,7 +231,7 @@ impl BodyWire {
             Self::Cohere => Box::<cohere::CohereAccumulator>::default(),
             Self::Ollama => Box::<ollama::OllamaAccumulator>::default(),
         };
-        completing.around(accumulator)
+        completing.wrap(accumulator)
     }
 
     /// Reads the body of a response whose HTTP status is not 2xx. The result is always

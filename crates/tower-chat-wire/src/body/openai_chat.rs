@@ -7,8 +7,8 @@ use tower_chat_core::{
 
 use super::{
     BodyError,
-    fields::{Fields, conversation_field, set, whole},
-    tool::Form,
+    fields::{Fields, conversation_field, object_json, set},
+    tool::ToolForm,
 };
 use crate::{
     finish_fields::put_usage,
@@ -16,12 +16,12 @@ use crate::{
     openai_chat::{Audience, REASONS, WIRE, parse_messages, render_messages, usage},
 };
 
-pub(super) const TOOL: Form = Form {
+pub(super) const TOOL: ToolForm = ToolForm {
     wire: WIRE,
     parameters: "parameters",
     is_nested: true,
     has_strict: true,
-    plain: || json!({"type": "function", "function": {}}),
+    usual_definition: || json!({"type": "function", "function": {}}),
 };
 
 pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
@@ -32,18 +32,18 @@ pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let messages: Messages = parse_messages(messages.get())?.into_iter().collect();
 
     let mut options = ChatOptions::default();
-    options.model = fields.text("model");
-    options.temperature = fields.number("temperature");
-    options.top_p = fields.number("top_p");
-    options.max_output_tokens = fields.count("max_completion_tokens");
+    options.model = fields.take_text("model");
+    options.temperature = fields.take_number("temperature");
+    options.top_p = fields.take_number("top_p");
+    options.max_output_tokens = fields.take_count("max_completion_tokens");
     if options.max_output_tokens.is_none() {
-        options.max_output_tokens = fields.count("max_tokens");
+        options.max_output_tokens = fields.take_count("max_tokens");
     }
-    let tools = fields.list("tools").unwrap_or_default();
+    let tools = fields.take_list("tools").unwrap_or_default();
     options.tools = tools.into_iter().map(|tool| TOOL.parse(tool)).collect();
     options.tool_choice = fields.take_as("tool_choice", tool_choice);
-    options.stream = fields.flag("stream").unwrap_or_default();
-    options.extra = fields.rest();
+    options.stream = fields.take_flag("stream").unwrap_or_default();
+    options.extra = fields.into_remaining();
     Ok(ChatRequest::new(messages).with_options(options))
 }
 
@@ -58,11 +58,11 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     let reason = REASONS.text(finish, choice.get("finish_reason"), has_calls);
     choice.insert("index".to_owned(), json!(0));
     choice.insert("finish_reason".to_owned(), json!(reason));
-    let choices = raw(&[whole(&choice, [("message", Some(raw(&message)))])]);
+    let choices = raw(&[object_json(&choice, [("message", Some(raw(&message)))])]);
     body.insert("object".to_owned(), json!("chat.completion"));
     put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
     set(&mut body, "model", finish.model.as_deref());
-    whole(&body, [("choices", Some(choices))])
+    object_json(&body, [("choices", Some(choices))])
 }
 
 /// Writes the message of an answer. Clients expect the fields `content` and `refusal`, even if they

@@ -7,8 +7,8 @@ use tower_chat_core::{
 
 use super::{
     BodyError,
-    fields::{Fields, conversation_field, set, whole},
-    tool::Form,
+    fields::{Fields, conversation_field, object_json, set},
+    tool::ToolForm,
 };
 use crate::{
     finish_fields::put_usage,
@@ -16,12 +16,12 @@ use crate::{
     openai_responses::{WIRE, parse_input, render_input, usage},
 };
 
-pub(super) const TOOL: Form = Form {
+pub(super) const TOOL: ToolForm = ToolForm {
     wire: WIRE,
     parameters: "parameters",
     is_nested: false,
     has_strict: true,
-    plain: || json!({"type": "function"}),
+    usual_definition: || json!({"type": "function"}),
 };
 
 pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
@@ -31,19 +31,19 @@ pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let messages: Messages = parse_input(input.get())?.into_iter().collect();
 
     let mut options = ChatOptions::default();
-    options.instructions = fields.text("instructions");
-    options.model = fields.text("model");
-    options.temperature = fields.number("temperature");
-    options.top_p = fields.number("top_p");
-    options.max_output_tokens = fields.count("max_output_tokens");
-    let tools = fields.list("tools").unwrap_or_default();
+    options.instructions = fields.take_text("instructions");
+    options.model = fields.take_text("model");
+    options.temperature = fields.take_number("temperature");
+    options.top_p = fields.take_number("top_p");
+    options.max_output_tokens = fields.take_count("max_output_tokens");
+    let tools = fields.take_list("tools").unwrap_or_default();
     options.tools = tools.into_iter().map(|tool| TOOL.parse(tool)).collect();
     options.tool_choice = fields.take_as("tool_choice", tool_choice);
-    options.stream = fields.flag("stream").unwrap_or_default();
-    options.background = fields.flag("background").unwrap_or_default();
-    let service_id = fields.text("previous_response_id");
+    options.stream = fields.take_flag("stream").unwrap_or_default();
+    options.background = fields.take_flag("background").unwrap_or_default();
+    let service_id = fields.take_text("previous_response_id");
     let service_id = service_id.or_else(|| fields.take_as("conversation", conversation));
-    options.extra = fields.rest();
+    options.extra = fields.into_remaining();
     let request = ChatRequest::new(messages).with_options(options);
     Ok(match service_id {
         Some(id) => request.with_service_id(id),
@@ -74,7 +74,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     if let Value::Object(fields) = fields {
         body.extend(fields);
     }
-    whole(&body, [("output", Some(raw(&output)))])
+    object_json(&body, [("output", Some(raw(&output)))])
 }
 
 fn render_usage(usage: &Usage) -> Value {

@@ -11,7 +11,7 @@ use super::as_json;
 
 /// The form of a tool's definition on a wire.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct ToolForm {
     /// The name of the wire.
     pub(crate) wire: &'static str,
     /// The name of the field with the schema of the arguments.
@@ -23,15 +23,15 @@ pub(crate) struct Form {
     pub(crate) has_strict: bool,
     /// Returns the usual definition of a function, without its name, description and parameters. A
     /// definition that is read in another form gets a native item with its other fields.
-    pub(crate) plain: fn() -> Value,
+    pub(crate) usual_definition: fn() -> Value,
 }
 
-impl Form {
+impl ToolForm {
     /// Reads the JSON object that defines a tool. A tool without a name is named after its type.
     pub(crate) fn parse(&self, tool: Value) -> ToolDefinition {
         let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut rest = tool;
-        let inner_name = self.inner_of(&rest, &kind);
+        let inner_name = self.inner_field(&rest, &kind);
         let fields = match &inner_name {
             Some(name) => rest.get_mut(name).and_then(Value::as_object_mut),
             None => rest.as_object_mut(),
@@ -55,7 +55,7 @@ impl Form {
                 definition.parameters = json!({});
             }
         }
-        if !is_plain || rest != (self.plain)() {
+        if !is_plain || rest != (self.usual_definition)() {
             definition.native = Some(Native::new(self.wire, as_json(&rest)));
         }
         definition
@@ -70,9 +70,9 @@ impl Form {
             return None;
         }
         let has_native = native.is_some();
-        let mut tool = native.unwrap_or_else(self.plain);
+        let mut tool = native.unwrap_or_else(self.usual_definition);
         let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let fields = match self.inner_of(&tool, &kind) {
+        let fields = match self.inner_field(&tool, &kind) {
             Some(name) => tool.get_mut(&name)?.as_object_mut()?,
             None => tool.as_object_mut()?,
         };
@@ -92,7 +92,7 @@ impl Form {
         Some(tool)
     }
 
-    fn inner_of(&self, tool: &Value, kind: &str) -> Option<String> {
+    fn inner_field(&self, tool: &Value, kind: &str) -> Option<String> {
         let is_nested = self.is_nested && tool.get(kind).is_some_and(Value::is_object);
         is_nested.then(|| kind.to_owned())
     }

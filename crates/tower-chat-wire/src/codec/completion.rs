@@ -42,7 +42,7 @@ pub struct Completion {
     created: u64,
     model: Option<String>,
     /// The names of the tools that the request declares.
-    declared: HashSet<String>,
+    declared_tools: HashSet<String>,
 }
 
 /// Selects the chunk of a stream that contains the usage.
@@ -62,15 +62,15 @@ impl Completion {
     pub fn of_run(run: RunId) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let id = format!("chatcmpl-{run}");
-        Self { id, created: now.as_secs(), model: None, declared: HashSet::new() }
+        Self { id, created: now.as_secs(), model: None, declared_tools: HashSet::new() }
     }
 
     /// Sets the tools that the request declares, and the name of the request's model. The body
     /// contains this name if the answer names no model.
     #[must_use]
-    pub fn asked_by(mut self, options: &ChatOptions) -> Self {
+    pub fn with_request_options(mut self, options: &ChatOptions) -> Self {
         self.model.clone_from(&options.model);
-        self.declared = options.tools.iter().map(|tool| tool.name.clone()).collect();
+        self.declared_tools = options.tools.iter().map(|tool| tool.name.clone()).collect();
         self
     }
 
@@ -78,7 +78,7 @@ impl Completion {
     /// `approval_requests` of the choice, which is not part of OpenAI's API.
     pub fn body(&self, answer: &Answer) -> Value {
         let mut message = as_one_message(answer);
-        let is_own = |name: &str| self.declared.contains(name);
+        let is_own = |name: &str| self.declared_tools.contains(name);
         if message.calls().any(|call| is_own(&call.name)) {
             message.parts.retain(|part| match part {
                 Part::ToolCall(call) => call.provider_executed || is_own(&call.name),
@@ -86,7 +86,7 @@ impl Completion {
             });
         }
         let mut body = BodyWire::OpenAiChat.render_answer(&message, &answer.finish);
-        let waiting: Vec<Value> = answer
+        let approval_requests: Vec<Value> = answer
             .approval_requests()
             .map(|request| {
                 let call = &request.call;
@@ -94,12 +94,12 @@ impl Completion {
             })
             .collect();
         if let (false, Some(Value::Object(choice))) =
-            (waiting.is_empty(), body.pointer_mut("/choices/0"))
+            (approval_requests.is_empty(), body.pointer_mut("/choices/0"))
         {
-            choice.insert("approval_requests".to_owned(), Value::Array(waiting));
+            choice.insert("approval_requests".to_owned(), Value::Array(approval_requests));
         }
         if let Some(fields) = body.as_object_mut() {
-            fields.extend(self.head("chat.completion", fields.get("model").cloned()));
+            fields.extend(self.common_fields("chat.completion", fields.get("model").cloned()));
         }
         body
     }
@@ -122,7 +122,7 @@ impl Completion {
     }
 
     /// Returns the fields that a body and every chunk have: id, type, creation time and model.
-    fn head(&self, object: &str, model: Option<Value>) -> Map<String, Value> {
+    fn common_fields(&self, object: &str, model: Option<Value>) -> Map<String, Value> {
         let model = model.or_else(|| self.model.clone().map(Value::String));
         Map::from_iter([
             ("id".to_owned(), json!(self.id)),
@@ -142,9 +142,9 @@ struct Chunks {
     ready: VecDeque<Value>,
     messages: Vec<Arc<Message>>,
     /// Whether a chunk with text of any message was created.
-    has_spoken: bool,
+    has_text: bool,
     /// Whether a chunk with text of the current message was created.
-    is_speaking: bool,
+    message_has_text: bool,
     /// Whether a chunk with reasoning was created.
     has_reasoned: bool,
 }
@@ -157,11 +157,11 @@ impl Chunks {
             usage,
             ready: VecDeque::new(),
             messages: Vec::new(),
-            has_spoken: false,
-            is_speaking: false,
+            has_text: false,
+            message_has_text: false,
             has_reasoned: false,
         };
-        chunks.delta(json!({"role": "assistant", "content": ""}));
+        chunks.push_choice_delta(json!({"role": "assistant", "content": ""}));
         chunks
     }
 
@@ -185,18 +185,18 @@ impl Chunks {
 
     fn accept(&mut self, update: ChatUpdate) {
         match update {
-            ChatUpdate::TextDelta(text) => self.push_delta(&text),
+            ChatUpdate::TextDelta(text) => self.push_text(&text),
             ChatUpdate::ReasoningDelta(text) => {
                 self.has_reasoned = true;
-                self.delta(json!({"reasoning_content": text}));
+                self.push_choice_delta(json!({"reasoning_content": text}));
             }
             ChatUpdate::Message(message) => {
                 if message.role == Role::Assistant {
-                    if !self.is_speaking {
+                    if !self.message_has_text {
                         // The text of this message was not streamed in deltas.
-                        self.push_delta(&message.text());
+                        self.push_text(&message.text());
                     }
-                    self.is_speaking = false;
+                    self.message_has_text = false;
                 }
                 self.messages.push(message);
             }
@@ -205,15 +205,15 @@ impl Chunks {
         }
     }
 
-    fn push_delta(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
-        let begins_again = self.has_spoken && !self.is_speaking;
-        self.is_speaking = true;
-        self.has_spoken = true;
-        let gap = if begins_again { "\n\n" } else { "" };
-        self.delta(json!({"content": format!("{gap}{text}")}));
+        let is_later_message = self.has_text && !self.message_has_text;
+        self.message_has_text = true;
+        self.has_text = true;
+        let gap = if is_later_message { "\n\n" } else { "" };
+        self.push_choice_delta(json!({"content": format!("{gap}{text}")}));
     }
 
     fn finish(&mut self, finish: Box<Finish>) {
@@ -227,17 +227,17 @@ impl Chunks {
         if let Some(Value::Object(message)) = choice.remove("message") {
             let rest = self.extra_fields(message);
             if !rest.is_empty() {
-                self.delta(Value::Object(rest));
+                self.push_choice_delta(Value::Object(rest));
             }
         }
         choice.insert("delta".to_owned(), json!({}));
         match self.usage {
-            UsageChunk::None => self.chunk(json!([choice]), Map::new()),
+            UsageChunk::None => self.push_chunk(json!([choice]), Map::new()),
             UsageChunk::Own => {
-                self.chunk(json!([choice]), Map::new());
-                self.chunk(json!([]), usage);
+                self.push_chunk(json!([choice]), Map::new());
+                self.push_chunk(json!([]), usage);
             }
-            UsageChunk::Last => self.chunk(json!([choice]), usage),
+            UsageChunk::Last => self.push_chunk(json!([choice]), usage),
         }
     }
 
@@ -259,13 +259,13 @@ impl Chunks {
         message
     }
 
-    fn delta(&mut self, delta: Value) {
+    fn push_choice_delta(&mut self, delta: Value) {
         let choices = json!([{"index": 0, "delta": delta, "finish_reason": null}]);
-        self.chunk(choices, Map::new());
+        self.push_chunk(choices, Map::new());
     }
 
-    fn chunk(&mut self, choices: Value, more: Map<String, Value>) {
-        let mut chunk = self.completion.head("chat.completion.chunk", None);
+    fn push_chunk(&mut self, choices: Value, more: Map<String, Value>) {
+        let mut chunk = self.completion.common_fields("chat.completion.chunk", None);
         chunk.insert("choices".to_owned(), choices);
         chunk.extend(more);
         self.ready.push_back(Value::Object(chunk));

@@ -83,7 +83,7 @@ impl ServerCodec for JsonServer {
         Box::pin(async move {
             let answer = response.collect().await?;
             let mut body = wire.render_answer(&as_one_message(&answer), &answer.finish);
-            identify(wire, &mut body);
+            add_id_and_time(wire, &mut body);
             let mut encoded = http::Response::new(body);
             encoded.extensions_mut().insert::<Answer>(answer);
             Ok(encoded)
@@ -92,7 +92,7 @@ impl ServerCodec for JsonServer {
 }
 
 /// Adds the id and the creation time that answers of the wire require, if they are missing.
-pub(super) fn identify(wire: BodyWire, body: &mut Value) {
+pub(super) fn add_id_and_time(wire: BodyWire, body: &mut Value) {
     let Some(fields) = body.as_object_mut() else { return };
     let (id, created, prefix) = match wire {
         BodyWire::OpenAiChat => ("id", Some("created"), "chatcmpl-"),

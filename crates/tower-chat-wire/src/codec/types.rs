@@ -169,7 +169,7 @@ where
         Box::pin(async move {
             let answer = response.collect().await?;
             let mut body = wire.render_answer(&as_one_message(&answer), &answer.finish);
-            super::server::identify(wire, &mut body);
+            super::server::add_id_and_time(wire, &mut body);
             Ok(serde_json::from_value(body)?)
         })
     }

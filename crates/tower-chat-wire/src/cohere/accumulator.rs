@@ -62,19 +62,23 @@ impl ResponseAccumulator for CohereAccumulator {
             }
             "content-start" => {
                 self.blocks.begin(index.as_ref(), Block::default());
-                self.block(index.as_ref(), take_object(&mut message, "content"))
+                self.push_to_block(index.as_ref(), take_object(&mut message, "content"))
             }
-            "content-delta" => self.block(index.as_ref(), take_object(&mut message, "content")),
+            "content-delta" => {
+                self.push_to_block(index.as_ref(), take_object(&mut message, "content"))
+            }
             "tool-plan-delta" => {
                 let more = take_text(&mut message, PLAN).unwrap_or_default();
                 self.plan.push_str(&more);
-                delta_of(more, ChatUpdate::ReasoningDelta)
+                nonempty_delta(more, ChatUpdate::ReasoningDelta)
             }
             "tool-call-start" => {
                 self.calls.begin(index.as_ref(), Call::default());
-                self.call(index.as_ref(), take_object(&mut message, "tool_calls"))
+                self.push_to_call(index.as_ref(), take_object(&mut message, "tool_calls"))
             }
-            "tool-call-delta" => self.call(index.as_ref(), take_object(&mut message, "tool_calls")),
+            "tool-call-delta" => {
+                self.push_to_call(index.as_ref(), take_object(&mut message, "tool_calls"))
+            }
             "citation-start" => {
                 self.citations.extend(take(&mut message, "citations"));
                 None
@@ -118,24 +122,32 @@ impl ResponseAccumulator for CohereAccumulator {
 }
 
 impl CohereAccumulator {
-    fn block(&mut self, index: Option<&RawJson>, content: Option<Object>) -> Option<ChatUpdate> {
+    fn push_to_block(
+        &mut self,
+        index: Option<&RawJson>,
+        content: Option<Object>,
+    ) -> Option<ChatUpdate> {
         let mut content = content?;
         let block = self.blocks.newest(index)?;
         let mut update = None;
         if let Some(more) = take_text(&mut content, "text") {
             block.name = "text";
             block.text.push_str(&more);
-            update = delta_of(more, ChatUpdate::TextDelta);
+            update = nonempty_delta(more, ChatUpdate::TextDelta);
         } else if let Some(more) = take_text(&mut content, "thinking") {
             block.name = "thinking";
             block.text.push_str(&more);
-            update = delta_of(more, ChatUpdate::ReasoningDelta);
+            update = nonempty_delta(more, ChatUpdate::ReasoningDelta);
         }
         overlay(&mut block.fields, content);
         update
     }
 
-    fn call(&mut self, index: Option<&RawJson>, piece: Option<Object>) -> Option<ChatUpdate> {
+    fn push_to_call(
+        &mut self,
+        index: Option<&RawJson>,
+        piece: Option<Object>,
+    ) -> Option<ChatUpdate> {
         let mut piece = piece?;
         let position = self.calls.position(index)?;
         let call = self.calls.get_mut(position)?;
@@ -168,6 +180,6 @@ impl Call {
     }
 }
 
-fn delta_of(more: String, update: fn(String) -> ChatUpdate) -> Option<ChatUpdate> {
+fn nonempty_delta(more: String, update: fn(String) -> ChatUpdate) -> Option<ChatUpdate> {
     (!more.is_empty()).then(|| update(more))
 }

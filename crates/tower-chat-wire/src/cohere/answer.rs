@@ -6,7 +6,7 @@ use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
 use super::{message, render_messages};
 use crate::{
     AnswerError,
-    body::whole,
+    body::object_json,
     finish_fields::{Reasons, put_usage},
     object::{self, Object, metadata, raw, take, take_text, text, to_value},
     refusal::{self, CodeFields},
@@ -101,7 +101,7 @@ pub(crate) fn render(message: &Message, finish: &Finish) -> RawJson {
     if finish.usage != Usage::default() || body.contains_key("usage") {
         put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
     }
-    whole(&body, [("message", Some(message))])
+    object_json(&body, [("message", Some(message))])
 }
 
 fn render_usage(usage: &Usage) -> Value {

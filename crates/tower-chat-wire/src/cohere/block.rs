@@ -11,7 +11,7 @@ use super::WIRE;
 use crate::{
     WireError, as_read,
     object::{Object, as_text, raw, take, take_object, take_text, text},
-    text_parts::{fields_of, native},
+    text_parts::{native, native_fields},
 };
 
 /// Reads a block. A block of an unknown type becomes a native part. A block without a type is an
@@ -80,7 +80,7 @@ pub(super) fn render(part: &Part) -> Option<RawJson> {
         Part::Text(text) => Some(render_text(text)),
         Part::Media(media) => render_image(media),
         Part::Native(item) => {
-            let block = fields_of(Some(item), WIRE)?;
+            let block = native_fields(Some(item), WIRE)?;
             (block.contains_key("type") && !as_read::is_mark(item, WIRE)).then(|| item.item.clone())
         }
         _ => None,
@@ -88,7 +88,7 @@ pub(super) fn render(part: &Part) -> Option<RawJson> {
 }
 
 fn render_text(text: &Text) -> RawJson {
-    let mut fields = fields_of(text.native.as_ref(), WIRE).unwrap_or_default();
+    let mut fields = native_fields(text.native.as_ref(), WIRE).unwrap_or_default();
     if let Some(mut document) = take_object(&mut fields, "document") {
         let is_text = document.get("data").and_then(as_text).is_some();
         let json = text.text.parse().ok().filter(|_| !is_text);

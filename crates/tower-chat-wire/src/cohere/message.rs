@@ -16,8 +16,8 @@ use crate::{
     WireError, as_read,
     call_ids::Round,
     object::{Object, raw, take, take_object, take_text, text},
-    provider_calls::ids_of_assistants_provider_calls,
-    text_parts::{fields_of, is_system, native},
+    provider_calls::assistant_provider_call_ids,
+    text_parts::{is_system, native, native_fields},
 };
 
 /// Reads the messages in a JSON list, the value of `messages` in a request body.
@@ -45,9 +45,9 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
 /// Adds a mark with the JSON `item`, from which the message was read, unless `item` is the usual
 /// form of the message.
 fn marked(mut message: Message, item: &RawJson) -> Message {
-    if !matches!(render_usual(&message, &mut Round::of_any_ids()).as_slice(), [one] if as_read::same(one, item))
-    {
-        as_read::keep(&mut message, WIRE, item);
+    let written = render_usual(&message, &mut Round::of_any_ids());
+    if !matches!(written.as_slice(), [one] if as_read::is_same_json(one, item)) {
+        as_read::add_mark(&mut message, WIRE, item);
     }
     message
 }
@@ -159,9 +159,9 @@ fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
 
 /// Writes a message in the usual form: first its results, and then its other parts.
 fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
-    round.follow(message.role, message.calls().next().is_some());
+    round.begin_message(message.role, message.calls().next().is_some());
     let is_assistant = message.role == Role::Assistant;
-    let at_provider = ids_of_assistants_provider_calls(message);
+    let provider_call_ids = assistant_provider_call_ids(message);
     let typed_envelope = typed_envelope(message);
     let mut written = Vec::new();
     let mut fields = Object::new();
@@ -169,7 +169,7 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
     for part in &message.parts {
         match part {
             Part::Reasoning(reasoning) => {
-                let item = fields_of(reasoning.native.as_ref(), WIRE).filter(|_| is_assistant);
+                let item = native_fields(reasoning.native.as_ref(), WIRE).filter(|_| is_assistant);
                 if item.as_ref().is_some_and(|item| item.contains_key("field")) {
                     fields.insert(PLAN.to_owned(), raw(&reasoning.text));
                 } else if let Some(mut block) = item {
@@ -181,7 +181,7 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
                 let id = round.call(call.id.as_deref());
                 calls.push(render_call(call, &id));
             }
-            Part::ToolResult(result) if !at_provider.contains(&result.call_id.as_deref()) => {
+            Part::ToolResult(result) if !provider_call_ids.contains(&result.call_id.as_deref()) => {
                 let id = round.result(result.call_id.as_deref());
                 written.push(render_result(result, &id));
             }
@@ -189,7 +189,7 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
                 if is_envelope(item)
                     || typed_envelope.is_some_and(|envelope| std::ptr::eq(envelope, item)) =>
             {
-                fields.extend(fields_of(Some(item), WIRE).unwrap_or_default());
+                fields.extend(native_fields(Some(item), WIRE).unwrap_or_default());
             }
             Part::Media(_) if is_assistant => {}
             part => blocks.extend(block::render(part)),
@@ -228,7 +228,7 @@ fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
 /// no field `type`.
 fn is_envelope(item: &Native) -> bool {
     let has_type = |fields: Object| fields.contains_key("type");
-    fields_of(Some(item), WIRE).is_some_and(|fields| !has_type(fields))
+    native_fields(Some(item), WIRE).is_some_and(|fields| !has_type(fields))
         && !as_read::is_mark(item, WIRE)
 }
 
@@ -238,7 +238,7 @@ fn is_envelope(item: &Native) -> bool {
 fn typed_envelope(message: &Message) -> Option<&Native> {
     let original: Object = as_read::original(message, WIRE)?.parse().ok()?;
     let is_in_original = |(name, value): (&String, &RawJson)| {
-        original.get(name).is_some_and(|original| as_read::same(original, value))
+        original.get(name).is_some_and(|original| as_read::is_same_json(original, value))
     };
     let mut natives = message.parts.iter().filter_map(|part| match part {
         Part::Native(item) => Some(item),
@@ -247,13 +247,13 @@ fn typed_envelope(message: &Message) -> Option<&Native> {
     // A later block may be equal to the native item with the fields of the message. The first match
     // is this item, because it precedes the blocks.
     natives.find(|item| {
-        let fields = fields_of(Some(item), WIRE).filter(|fields| fields.contains_key("type"));
+        let fields = native_fields(Some(item), WIRE).filter(|fields| fields.contains_key("type"));
         fields.is_some_and(|fields| fields.iter().all(is_in_original))
     })
 }
 
 fn render_result(result: &ToolResult, id: &str) -> RawJson {
-    let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
+    let mut fields = native_fields(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("role".to_owned(), raw("tool"));
     fields.insert("tool_call_id".to_owned(), raw(id));
     // Texts without native items are written as a string.
@@ -272,7 +272,7 @@ fn render_result(result: &ToolResult, id: &str) -> RawJson {
 }
 
 fn render_call(call: &ToolCall, id: &str) -> RawJson {
-    let mut fields = fields_of(call.native.as_ref(), WIRE).unwrap_or_default();
+    let mut fields = native_fields(call.native.as_ref(), WIRE).unwrap_or_default();
     let mut function = take_object(&mut fields, "function").unwrap_or_default();
     function.insert("name".to_owned(), raw(&call.name));
     let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };

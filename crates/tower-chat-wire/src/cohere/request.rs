@@ -5,18 +5,18 @@ use tower_chat_core::{ChatOptions, ChatRequest, Messages, ToolChoice, ToolDefini
 
 use super::{WIRE, parse_messages, render_messages};
 use crate::{
-    body::{BodyError, BodyWire, Fields, Form, conversation_field, merge, set},
+    body::{BodyError, BodyWire, Fields, ToolForm, conversation_field, merge, set},
     object::{Object, raw, to_object},
     rules::{ServiceRules, fitted},
     text_parts::messages,
 };
 
-pub(crate) const TOOL: Form = Form {
+pub(crate) const TOOL: ToolForm = ToolForm {
     wire: WIRE,
     parameters: "parameters",
     is_nested: true,
     has_strict: false,
-    plain: || json!({"type": "function", "function": {}}),
+    usual_definition: || json!({"type": "function", "function": {}}),
 };
 
 /// Reads the body of a request.
@@ -27,20 +27,20 @@ pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let read: Messages = parse_messages(list.get())?.into_iter().collect();
     let mut fields = Fields::of_body(body, &["messages"])?;
     let mut options = ChatOptions::default();
-    options.model = fields.text("model");
-    options.temperature = fields.number("temperature");
-    options.top_p = fields.number("p");
-    options.max_output_tokens = fields.count("max_tokens");
-    let tools = fields.list("tools").unwrap_or_default();
+    options.model = fields.take_text("model");
+    options.temperature = fields.take_number("temperature");
+    options.top_p = fields.take_number("p");
+    options.max_output_tokens = fields.take_count("max_tokens");
+    let tools = fields.take_list("tools").unwrap_or_default();
     options.tools = tools.into_iter().map(|tool| TOOL.parse(tool)).collect();
     options.tool_choice = fields.take_as("tool_choice", |choice| match choice.as_str()? {
         "NONE" => Some(ToolChoice::None),
         "REQUIRED" => Some(ToolChoice::Required),
         _ => None,
     });
-    let stream = fields.flag("stream");
+    let stream = fields.take_flag("stream");
     options.stream = stream.unwrap_or_default();
-    options.extra = fields.rest();
+    options.extra = fields.into_remaining();
     if stream.is_none() {
         options.extra.insert("stream".to_owned(), Value::Null);
     }

@@ -128,11 +128,11 @@ impl GeminiAccumulator {
                     }
                     _ => self.parts.push(Part::Plain { text: more.clone(), is_thought }),
                 }
-                delta_of(more, is_thought)
+                nonempty_delta(more, is_thought)
             }
             (_, Some(text)) => {
                 self.parts.push(Part::Whole(part));
-                delta_of(text, is_thought)
+                nonempty_delta(text, is_thought)
             }
             (_, None) => self.push_call(part, fields),
         }
@@ -155,7 +155,7 @@ impl GeminiAccumulator {
         }
         if !StreamedCall::begins_with(&piece) {
             self.parts.push(Part::Whole(part));
-            return self.call(fields);
+            return self.whole_call(fields);
         }
         fields.remove("functionCall");
         let mut call = StreamedCall::default();
@@ -170,7 +170,7 @@ impl GeminiAccumulator {
         Some(ChatUpdate::ToolCallDelta(delta))
     }
 
-    fn call(&mut self, mut fields: Object) -> Option<ChatUpdate> {
+    fn whole_call(&mut self, mut fields: Object) -> Option<ChatUpdate> {
         let mut call = take_object(&mut fields, "functionCall")?;
         let arguments = take(&mut call, "args").map(|arguments| arguments.get().to_owned());
         let mut delta = ToolCallDelta::new(self.calls, arguments.unwrap_or_default());
@@ -206,7 +206,7 @@ fn visible_text(fields: &Object) -> Option<String> {
     text(fields, "text").filter(|_| !is_thought(fields))
 }
 
-fn delta_of(text: String, is_thought: bool) -> Option<ChatUpdate> {
+fn nonempty_delta(text: String, is_thought: bool) -> Option<ChatUpdate> {
     match (text.is_empty(), is_thought) {
         (true, _) => None,
         (false, true) => Some(ChatUpdate::ReasoningDelta(text)),

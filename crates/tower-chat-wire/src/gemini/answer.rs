@@ -19,7 +19,7 @@ const FINISH_REASON: &str = "finishReason";
 
 /// Reads the body of a whole answer, including calls whose arguments are in pieces (`partialArgs`).
 pub(crate) fn parse_whole(body: &str) -> Result<Answer, AnswerError> {
-    if !body.contains(PIECES) {
+    if !body.contains(PARTIAL_ARGUMENTS) {
         return parse(body);
     }
     let mut accumulator = Box::<GeminiAccumulator>::default();
@@ -28,7 +28,7 @@ pub(crate) fn parse_whole(body: &str) -> Result<Answer, AnswerError> {
 }
 
 /// The name of the field with the pieces of a call's arguments, as JSON text.
-const PIECES: &str = "\"partialArgs\"";
+const PARTIAL_ARGUMENTS: &str = "\"partialArgs\"";
 
 /// Reads the body of a whole answer in which no call has its arguments in pieces.
 pub(super) fn parse(body: &str) -> Result<Answer, AnswerError> {

@@ -35,7 +35,7 @@ pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
 pub fn parse_contents(json: &str) -> Result<Vec<Message>, WireError> {
     let mut messages: Vec<Message> = Vec::new();
     for (index, item) in list(json, "the contents")?.iter().enumerate() {
-        let mut message = content::parse(item).map_err(in_message(index))?;
+        let mut message = content::parse(item).map_err(wrap_in_message(index))?;
         let is_result = |message: &Message| message.role == Role::Tool;
         if is_result(&message) && messages.last().is_some_and(is_result) {
             content::add_envelope(&mut message);
@@ -72,9 +72,10 @@ pub fn parse_answer(json: &str) -> Result<Vec<Message>, WireError> {
         .get(name)
         .map_or(Ok(Vec::new()), |found| list(found.get(), "the field candidates"))?;
     let messages = candidates.iter().enumerate().map(|(index, candidate)| {
-        let candidate = Fields::parse(candidate.get(), "a candidate").map_err(in_message(index))?;
+        let candidate =
+            Fields::parse(candidate.get(), "a candidate").map_err(wrap_in_message(index))?;
         match candidate.get("content").filter(|content| content.get() != "null") {
-            Some(content) => content::parse_answer(content).map_err(in_message(index)),
+            Some(content) => content::parse_answer(content).map_err(wrap_in_message(index)),
             None => Ok(Message::new(Role::Assistant, Vec::new())),
         }
     });
@@ -89,6 +90,6 @@ fn list(json: &str, what: &'static str) -> Result<Vec<RawJson>, WireError> {
     })
 }
 
-fn in_message(index: usize) -> impl Fn(WireError) -> WireError {
+fn wrap_in_message(index: usize) -> impl Fn(WireError) -> WireError {
     move |source| WireError::InMessage { index, source: source.into() }
 }

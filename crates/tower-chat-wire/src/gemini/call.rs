@@ -32,9 +32,9 @@ pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolCall> {
 
 /// Writes the part of a call.
 pub(super) fn render(call: &ToolCall) -> Fields {
-    let (mut fields, key, mut inner) = open_native(call.native.as_ref(), CALL);
+    let (mut fields, key, mut inner) = split_native(call.native.as_ref(), CALL);
     inner.set("name", raw(&call.name));
-    inner.set_text("id", some_id(call.id.as_deref()));
+    inner.set_text("id", nonempty_id(call.id.as_deref()));
     match call.arguments.parse::<RawJson>() {
         Ok(value) if is_object(&value) || inner.is_null("args") => inner.set("args", value),
         _ if call.arguments.trim().is_empty() => drop(inner.take("args")),
@@ -59,7 +59,7 @@ pub(super) fn take_id(inner: &mut Fields) -> Option<String> {
 }
 
 /// Returns the id, or `None` if it is empty.
-pub(super) fn some_id(id: Option<&str>) -> Option<&str> {
+pub(super) fn nonempty_id(id: Option<&str>) -> Option<&str> {
     id.filter(|id| !id.is_empty())
 }
 
@@ -70,7 +70,7 @@ pub(super) fn is_object(value: &RawJson) -> bool {
 /// Returns the fields of a part's native item, the spelling of the field `name` in this item, and
 /// the fields of the object in this field. If the item does not contain the field, returns the
 /// first spelling and an empty object.
-pub(super) fn open_native(
+pub(super) fn split_native(
     native: Option<&tower_chat_core::Native>,
     name: super::part::Name,
 ) -> (Fields, &'static str, Fields) {

@@ -25,7 +25,7 @@ pub(super) fn parse(item: &RawJson) -> Result<Message, WireError> {
         _ => Role::User,
     };
     let usual = if speaker == Speaker::Model { "model" } else { "user" };
-    if !(fields.len() == 1 && fields.is_text("role", usual) && form == Form::List) {
+    if !(fields.len() == 1 && fields.is_text("role", usual) && form == PartsForm::List) {
         parts.insert(0, envelope(fields, form));
     }
     Ok(Message::new(role, parts))
@@ -48,7 +48,7 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
 pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = Fields::parse(item.get(), "the system instruction")?;
     let (mut parts, form) = parse_parts(&mut fields, Speaker::System)?;
-    if !(fields.is_empty() && form == Form::List) {
+    if !(fields.is_empty() && form == PartsForm::List) {
         parts.insert(0, envelope(fields, form));
     }
     Ok(Message::new(Role::System, parts))
@@ -60,7 +60,7 @@ pub(super) fn add_envelope(message: &mut Message) {
     if envelope_of(message).is_none() {
         let mut fields = Fields::default();
         fields.set("role", raw("user"));
-        message.parts.insert(0, envelope(fields, Form::List));
+        message.parts.insert(0, envelope(fields, PartsForm::List));
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn render(mut envelope: Fields, parts: &[RawJson]) -> RawJson {
 /// The form of the parts of a content. Gemini's own examples of the system instruction use a single
 /// part instead of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum PartsForm {
     List,
     Single,
 }
@@ -119,30 +119,30 @@ fn speaker(fields: &Fields) -> Result<Speaker, WireError> {
 }
 
 /// Removes and reads the parts of a content.
-fn parse_parts(fields: &mut Fields, speaker: Speaker) -> Result<(Vec<Part>, Form), WireError> {
+fn parse_parts(fields: &mut Fields, speaker: Speaker) -> Result<(Vec<Part>, PartsForm), WireError> {
     let (items, form): (Vec<RawJson>, _) = match fields.take("parts") {
-        None => (Vec::new(), Form::List),
-        Some(parts) if parts.get() == "null" => (Vec::new(), Form::List),
-        Some(part) if part.get().starts_with('{') => (vec![part], Form::Single),
+        None => (Vec::new(), PartsForm::List),
+        Some(parts) if parts.get() == "null" => (Vec::new(), PartsForm::List),
+        Some(part) if part.get().starts_with('{') => (vec![part], PartsForm::Single),
         Some(parts) => {
             let items = parts.parse().map_err(|source| WireError::Json {
                 what: "the field parts",
                 expected: "a list of parts",
                 source,
             })?;
-            (items, Form::List)
+            (items, PartsForm::List)
         }
     };
     let parts = items.iter().map(|item| part::parse(item, speaker)).collect::<Result<_, _>>()?;
     Ok((parts, form))
 }
 
-fn envelope(mut fields: Fields, form: Form) -> Part {
+fn envelope(mut fields: Fields, form: PartsForm) -> Part {
     fields.set(
         "parts",
         match form {
-            Form::List => raw(&()),
-            Form::Single => raw(&Fields::default()),
+            PartsForm::List => raw(&()),
+            PartsForm::Single => raw(&Fields::default()),
         },
     );
     Part::Native(fields.into_native(WIRE))

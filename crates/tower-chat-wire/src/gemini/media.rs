@@ -13,7 +13,7 @@ const ADDRESS: Name = ["fileUri", "file_uri"];
 const UNKNOWN: &str = "application/octet-stream";
 
 /// The beginning of the URLs of files at Gemini, which no other provider can read.
-const UPLOADED: &str = "https://generativelanguage.googleapis.com/";
+const UPLOADED_FILE_PREFIX: &str = "https://generativelanguage.googleapis.com/";
 
 /// Reads the media of a part. Returns `None` if the part is not media, or has a form that
 /// [`render`] could not write again.
@@ -22,20 +22,20 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
     let inline = spelling(part, INLINE);
     let key = inline.or_else(|| spelling(part, FILE))?;
     let mut inner: Fields = rest.take(key)?.parse().ok()?;
-    if !is_clear(&inner, TYPE) || !is_clear(&inner, ADDRESS) {
+    if !is_unambiguous(&inner, TYPE) || !is_unambiguous(&inner, ADDRESS) {
         return None;
     }
     let source = match inline {
         Some(_) => MediaSource::Base64(inner.take_text("data")?),
-        None => match take_spelled(&mut inner, ADDRESS)? {
-            address if address.starts_with(UPLOADED) => MediaSource::File(address),
+        None => match take_in_either_spelling(&mut inner, ADDRESS)? {
+            address if address.starts_with(UPLOADED_FILE_PREFIX) => MediaSource::File(address),
             address => MediaSource::Url(address),
         },
     };
-    let media_type = take_spelled(&mut inner, TYPE);
+    let media_type = take_in_either_spelling(&mut inner, TYPE);
     rest.set(key, raw(&inner));
     let mut media = Media::new(media_type.unwrap_or_else(|| UNKNOWN.to_owned()), source);
-    if !render(&media).is_some_and(|plain| same(&plain, part)) {
+    if !render(&media).is_some_and(|plain| is_same_json(&plain, part)) {
         media.native = Some(rest.into_native(WIRE));
     }
     Some(media)
@@ -75,11 +75,11 @@ fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     match &media.source {
         MediaSource::Base64(data) => inner.set("data", raw(data)),
         MediaSource::Url(address) | MediaSource::File(address) => {
-            inner.set(present(&inner, ADDRESS).unwrap_or(ADDRESS[0]), raw(address));
+            inner.set(present_spelling(&inner, ADDRESS).unwrap_or(ADDRESS[0]), raw(address));
         }
         _ => return None,
     }
-    let type_key = present(&inner, TYPE);
+    let type_key = present_spelling(&inner, TYPE);
     if type_key.is_some_and(|key| inner.is_null(key)) || media.media_type != UNKNOWN {
         inner.set(type_key.unwrap_or(TYPE[0]), raw(&media.media_type));
     }
@@ -97,7 +97,7 @@ fn file(address: &str, media: &Media) -> Fields {
 }
 
 /// Returns whether the field is missing, or is a string that is present in only one spelling.
-fn is_clear(inner: &Fields, name: Name) -> bool {
+fn is_unambiguous(inner: &Fields, name: Name) -> bool {
     let present: Vec<&str> = name.into_iter().filter(|name| inner.contains(name)).collect();
     match present.as_slice() {
         [] => true,
@@ -107,18 +107,18 @@ fn is_clear(inner: &Fields, name: Name) -> bool {
 }
 
 /// Returns the string in a field that has either spelling, and sets the field to `null`.
-fn take_spelled(inner: &mut Fields, name: Name) -> Option<String> {
+fn take_in_either_spelling(inner: &mut Fields, name: Name) -> Option<String> {
     let key = spelling(inner, name)?;
     let text = inner.take_text(key)?;
     inner.set(key, raw(&()));
     Some(text)
 }
 
-fn present(inner: &Fields, name: Name) -> Option<&'static str> {
+fn present_spelling(inner: &Fields, name: Name) -> Option<&'static str> {
     name.into_iter().find(|name| inner.contains(name))
 }
 
-fn same(left: &Fields, right: &Fields) -> bool {
+fn is_same_json(left: &Fields, right: &Fields) -> bool {
     let value = |fields: &Fields| raw(fields).parse::<serde_json::Value>().ok();
     value(left) == value(right)
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     fields::{Fields, raw},
-    provider_calls::ids_of_provider_calls,
+    provider_calls::provider_call_ids,
 };
 
 /// The thought signature that Gemini's document defines for calls that Gemini did not make:
@@ -51,9 +51,9 @@ pub fn render_messages<'a>(
     let mut writer = Writer::new(unsigned);
     for message in messages {
         match message.role {
-            Role::System | Role::Developer => writer.system(message),
-            Role::Assistant => writer.assistant(message),
-            _ => writer.user(message),
+            Role::System | Role::Developer => writer.write_system(message),
+            Role::Assistant => writer.write_assistant(message),
+            _ => writer.write_user(message),
         }
     }
     writer.finish()
@@ -69,7 +69,7 @@ struct Writer<'a> {
     /// The calls without results in the latest consecutive contents (messages) of the model.
     calls: OpenCalls<'a>,
     /// Whether a content of the user has been added.
-    user_spoke: bool,
+    has_user_content: bool,
     /// Whether the model called a tool before the first content of the user.
     begins_with_call: bool,
 }
@@ -82,12 +82,12 @@ impl<'a> Writer<'a> {
             system_parts: Vec::new(),
             contents: Vec::new(),
             calls: OpenCalls::default(),
-            user_spoke: false,
+            has_user_content: false,
             begins_with_call: false,
         }
     }
 
-    fn system(&mut self, message: &Message) {
+    fn write_system(&mut self, message: &Message) {
         let parts: Vec<RawJson> = message.parts.iter().filter_map(part::render).collect();
         if !parts.is_empty() {
             self.system.extend(content::envelope_of(message).unwrap_or_default());
@@ -95,7 +95,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn assistant(&mut self, message: &'a Message) {
+    fn write_assistant(&mut self, message: &'a Message) {
         let mut needs_signature = self.unsigned == Unsigned::StandIn;
         let mut calls = Vec::new();
         let mut parts = Vec::new();
@@ -121,13 +121,13 @@ impl<'a> Writer<'a> {
         self.push_user(Content::results(), pending_results(message), Vec::new());
     }
 
-    fn user(&mut self, message: &'a Message) {
-        let others: Vec<RawJson> = message.parts.iter().filter_map(part::render).collect();
+    fn write_user(&mut self, message: &'a Message) {
+        let other_parts: Vec<RawJson> = message.parts.iter().filter_map(part::render).collect();
         let content = match content::envelope_of(message) {
-            None if message.role == Role::Tool && others.is_empty() => Content::results(),
+            None if message.role == Role::Tool && other_parts.is_empty() => Content::results(),
             envelope => Content::user(envelope),
         };
-        self.push_user(content, message.results(), others);
+        self.push_user(content, message.results(), other_parts);
     }
 
     fn push_model(&mut self, envelope: Fields, parts: Vec<RawJson>, calls: Vec<&'a ToolCall>) {
@@ -135,7 +135,7 @@ impl<'a> Writer<'a> {
             self.calls = OpenCalls::default();
             put_results_first(&mut self.contents);
         }
-        self.begins_with_call |= !self.user_spoke && !calls.is_empty();
+        self.begins_with_call |= !self.has_user_content && !calls.is_empty();
         self.calls.extend(calls);
         self.contents.push(Content::model(envelope, parts));
     }
@@ -146,17 +146,17 @@ impl<'a> Writer<'a> {
         &mut self,
         mut content: Content,
         results: impl Iterator<Item = &'a ToolResult>,
-        others: Vec<RawJson>,
+        other_parts: Vec<RawJson>,
     ) {
         for result in results {
             let written = result::render(result, self.calls.answer(result));
             content.push_result(written.response, written.media);
         }
-        content.push_others(others);
+        content.push_other_parts(other_parts);
         if content.is_empty() {
             return;
         }
-        self.user_spoke = true;
+        self.has_user_content = true;
         match self.contents.last_mut() {
             Some(last) if last.can_join(&content) => last.join(content),
             _ => self.contents.push(content),
@@ -167,7 +167,7 @@ impl<'a> Writer<'a> {
         put_results_first(&mut self.contents);
         if self.begins_with_call {
             let mut nothing = Content::user(None);
-            nothing.push_others(part::render(&Part::text("")).into_iter().collect());
+            nothing.push_other_parts(part::render(&Part::text("")).into_iter().collect());
             self.contents.insert(0, nothing);
         }
         let contents = self.contents.into_iter().filter(|content| !content.is_empty());
@@ -179,8 +179,8 @@ impl<'a> Writer<'a> {
 
 /// Returns the results in a message that answer calls of the client's tools.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
-    let by_provider = ids_of_provider_calls(message);
+    let provider_call_ids = provider_call_ids(message);
     message.results().filter(move |result| {
-        result.call_id.is_none() || !by_provider.contains(&result.call_id.as_deref())
+        result.call_id.is_none() || !provider_call_ids.contains(&result.call_id.as_deref())
     })
 }

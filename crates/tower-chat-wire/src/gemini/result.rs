@@ -8,7 +8,7 @@ use tower_chat_core::{Part, RawJson, ToolCall, ToolResult};
 
 use super::{
     WIRE,
-    call::{open_native, some_id, take_id},
+    call::{nonempty_id, split_native, take_id},
     media,
     part::{self, RESULT, Speaker},
 };
@@ -56,13 +56,13 @@ pub(super) struct Rendered {
 /// `None` if the history does not contain it. If the result has a name, this name is written. A
 /// result that was read from Gemini's JSON without a name gets no name.
 pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
-    let (mut fields, key, mut inner) = open_native(result.native.as_ref(), RESULT);
+    let (mut fields, key, mut inner) = split_native(result.native.as_ref(), RESULT);
     if result.native.as_ref().is_none_or(|native| &*native.wire != WIRE) {
         inner.set_text("name", call.map(|call| call.name.as_str()));
     }
     inner.set_text("name", result.name.as_deref().filter(|name| !name.is_empty()));
     let id = call.map_or(result.call_id.as_deref(), |call| call.id.as_deref());
-    inner.set_text("id", some_id(id));
+    inner.set_text("id", nonempty_id(id));
     if let Some(response) = render_response(result, &inner) {
         inner.set("response", response);
     }

@@ -29,7 +29,7 @@ const CALL: &str = "functionCall";
 impl StreamedCall {
     /// Returns whether this is the first piece of a call that is streamed in pieces.
     pub(super) fn begins_with(call: &Object) -> bool {
-        call.contains_key("partialArgs") || continues(call)
+        call.contains_key("partialArgs") || will_continue(call)
     }
 
     /// Returns whether the next piece of the stream belongs to this call.
@@ -45,7 +45,7 @@ impl StreamedCall {
 
     /// Adds a piece: the fields of the call, and the other fields of its part.
     pub(super) fn push(&mut self, part: Object, mut call: Object) {
-        self.is_open = continues(&call);
+        self.is_open = will_continue(&call);
         call.remove("willContinue");
         if let Some(whole) = take(&mut call, "args") {
             self.arguments = to_value(&whole);
@@ -54,7 +54,7 @@ impl StreamedCall {
         for piece in pieces.into_iter().flat_map(|pieces: Vec<Object>| pieces) {
             let path = text(&piece, "jsonPath").unwrap_or_default();
             if let Some(value) = value(&piece) {
-                put(&mut self.arguments, &steps(&path), value);
+                set_at_path(&mut self.arguments, &parse_path(&path), value);
             }
         }
         overlay(&mut self.call, call);
@@ -85,7 +85,7 @@ impl StreamedCall {
     }
 }
 
-fn continues(call: &Object) -> bool {
+fn will_continue(call: &Object) -> bool {
     call.get("willContinue").is_some_and(|it| it.get() == "true")
 }
 
@@ -107,13 +107,15 @@ enum Step {
 
 /// Parses a JSON path such as `$.routes[0]['first stop']`, in the normalized form or in the
 /// shorthand form of RFC 9535.
-fn steps(path: &str) -> Vec<Step> {
+fn parse_path(path: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut rest = path.strip_prefix('$').unwrap_or(path);
     while !rest.is_empty() {
         let step = match rest.strip_prefix('[') {
             Some(inner) => match inner.chars().next() {
-                Some(quote @ ('\'' | '"')) => quoted(inner.get(1..).unwrap_or_default(), quote),
+                Some(quote @ ('\'' | '"')) => {
+                    parse_quoted_step(inner.get(1..).unwrap_or_default(), quote)
+                }
                 _ => inner.split_once(']').map(|(index, after)| {
                     let step = index.trim().parse().map(Step::Item);
                     (step.unwrap_or_else(|_| Step::Field(index.to_owned())), after)
@@ -135,7 +137,7 @@ fn steps(path: &str) -> Vec<Step> {
 }
 
 /// Parses a quoted field name. Returns the step and the text after the closing bracket.
-fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
+fn parse_quoted_step(text: &str, quote: char) -> Option<(Step, &str)> {
     let mut name = String::new();
     let mut characters = text.char_indices();
     while let Some((at, character)) = characters.next() {
@@ -155,7 +157,7 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
 const MAX_ITEMS: usize = 100_000;
 
 /// Sets the value at a path. If both the old and the new value are strings, appends the new string.
-fn put(target: &mut Value, path: &[Step], value: Value) {
+fn set_at_path(target: &mut Value, path: &[Step], value: Value) {
     let Some((step, rest)) = path.split_first() else {
         match (target, value) {
             (Value::String(text), Value::String(more)) => text.push_str(&more),
@@ -169,7 +171,7 @@ fn put(target: &mut Value, path: &[Step], value: Value) {
                 *target = Value::Object(Map::new());
             }
             if let Value::Object(fields) = target {
-                put(fields.entry(name.as_str()).or_insert(Value::Null), rest, value);
+                set_at_path(fields.entry(name.as_str()).or_insert(Value::Null), rest, value);
             }
         }
         Step::Item(index) if *index < MAX_ITEMS => {
@@ -181,7 +183,7 @@ fn put(target: &mut Value, path: &[Step], value: Value) {
                     items.resize(index + 1, Value::Null);
                 }
                 if let Some(item) = items.get_mut(*index) {
-                    put(item, rest, value);
+                    set_at_path(item, rest, value);
                 }
             }
         }
@@ -204,7 +206,7 @@ mod tests {
             ("$", vec![]),
             ("$..", vec![]),
         ] {
-            assert_eq!(steps(path), expected, "{path}");
+            assert_eq!(parse_path(path), expected, "{path}");
         }
     }
 }

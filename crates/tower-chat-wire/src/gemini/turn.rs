@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use tower_chat_core::{RawJson, ToolCall, ToolResult};
 
-use super::{call::some_id, content};
+use super::{call::nonempty_id, content};
 use crate::fields::{Fields, raw};
 
 /// A content of the request that is being written.
@@ -19,13 +19,13 @@ pub(super) struct Content {
     /// Gemini's JSON may not.
     may_join: bool,
     results: Vec<RawJson>,
-    others: Vec<RawJson>,
+    other_parts: Vec<RawJson>,
 }
 
 impl Content {
     pub(super) fn model(mut envelope: Fields, parts: Vec<RawJson>) -> Self {
         envelope.set("role", raw("model"));
-        Self { envelope, is_user: false, may_join: false, results: Vec::new(), others: parts }
+        Self { envelope, is_user: false, may_join: false, results: Vec::new(), other_parts: parts }
     }
 
     /// Creates a content of the user. If the envelope has the role `model`, replaces this role.
@@ -34,7 +34,13 @@ impl Content {
         if envelope.is_text("role", "model") {
             envelope.extend(usual_envelope());
         }
-        Self { envelope, is_user: true, may_join: false, results: Vec::new(), others: Vec::new() }
+        Self {
+            envelope,
+            is_user: true,
+            may_join: false,
+            results: Vec::new(),
+            other_parts: Vec::new(),
+        }
     }
 
     /// Creates a content for results, which can be joined with other contents of this kind.
@@ -44,11 +50,11 @@ impl Content {
 
     pub(super) fn push_result(&mut self, response: RawJson, media: Vec<RawJson>) {
         self.results.push(response);
-        self.others.extend(media);
+        self.other_parts.extend(media);
     }
 
-    pub(super) fn push_others(&mut self, parts: Vec<RawJson>) {
-        self.others.extend(parts);
+    pub(super) fn push_other_parts(&mut self, parts: Vec<RawJson>) {
+        self.other_parts.extend(parts);
     }
 
     pub(super) fn is_user(&self) -> bool {
@@ -56,7 +62,7 @@ impl Content {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.results.is_empty() && self.others.is_empty()
+        self.results.is_empty() && self.other_parts.is_empty()
     }
 
     pub(super) fn can_join(&self, next: &Self) -> bool {
@@ -65,12 +71,12 @@ impl Content {
 
     pub(super) fn join(&mut self, next: Self) {
         self.results.extend(next.results);
-        self.others.extend(next.others);
+        self.other_parts.extend(next.other_parts);
     }
 
     pub(super) fn into_json(self) -> RawJson {
-        let Self { envelope, mut results, others, is_user: _, may_join: _ } = self;
-        results.extend(others);
+        let Self { envelope, mut results, other_parts, is_user: _, may_join: _ } = self;
+        results.extend(other_parts);
         content::render(envelope, &results)
     }
 }
@@ -85,10 +91,10 @@ pub(super) fn put_results_first(contents: &mut [Content]) {
     let Some((last, before)) = turn.get_mut(..=last).and_then(<[Content]>::split_last_mut) else {
         return;
     };
-    let mut others: Vec<RawJson> =
-        before.iter_mut().flat_map(|content| std::mem::take(&mut content.others)).collect();
-    others.append(&mut last.others);
-    last.others = others;
+    let mut other_parts: Vec<RawJson> =
+        before.iter_mut().flat_map(|content| std::mem::take(&mut content.other_parts)).collect();
+    other_parts.append(&mut last.other_parts);
+    last.other_parts = other_parts;
 }
 
 /// The open calls of consecutive contents of the model: the calls that have no result yet. A result
@@ -100,14 +106,14 @@ pub(super) struct OpenCalls<'a> {
     /// The id and the position of each open call with an id.
     by_id: BTreeSet<(&'a str, usize)>,
     /// All open calls.
-    all: OfTools<'a>,
+    all: CallPositions<'a>,
     /// The open calls without an id.
-    without_id: OfTools<'a>,
+    without_id: CallPositions<'a>,
 }
 
 /// The positions of calls, which can be searched by the name of the tool.
 #[derive(Debug, Default)]
-struct OfTools<'a> {
+struct CallPositions<'a> {
     /// The positions of the calls.
     all: BTreeSet<usize>,
     /// The tool name and the position of each call.
@@ -120,7 +126,7 @@ impl<'a> OpenCalls<'a> {
             let position = self.calls.len();
             self.calls.push(call);
             self.all.insert(call, position);
-            match some_id(call.id.as_deref()) {
+            match nonempty_id(call.id.as_deref()) {
                 Some(id) => _ = self.by_id.insert((id, position)),
                 None => self.without_id.insert(call, position),
             }
@@ -136,13 +142,13 @@ impl<'a> OpenCalls<'a> {
     /// A call that is not found by its id must have the name of the result, if the result has one.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
         let name = result.name.as_deref().filter(|name| !name.is_empty());
-        let position = match some_id(result.call_id.as_deref()) {
+        let position = match nonempty_id(result.call_id.as_deref()) {
             Some(id) => first_named(&self.by_id, id).or_else(|| self.without_id.first(name)),
             None => self.without_id.first(name).or_else(|| self.all.first(name)),
         }?;
         let call = *self.calls.get(position)?;
         self.all.remove(call, position);
-        match some_id(call.id.as_deref()) {
+        match nonempty_id(call.id.as_deref()) {
             Some(id) => _ = self.by_id.remove(&(id, position)),
             None => self.without_id.remove(call, position),
         }
@@ -150,7 +156,7 @@ impl<'a> OpenCalls<'a> {
     }
 }
 
-impl<'a> OfTools<'a> {
+impl<'a> CallPositions<'a> {
     fn insert(&mut self, call: &'a ToolCall, position: usize) {
         self.all.insert(position);
         self.by_name.insert((&call.name, position));

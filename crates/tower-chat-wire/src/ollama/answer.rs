@@ -6,7 +6,7 @@ use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
 use super::{message, render_messages};
 use crate::{
     AnswerError,
-    body::whole,
+    body::object_json,
     finish_fields::{Reasons, note_empty_call},
     object::{self, Object, metadata, raw, take, take_text},
     refusal::{self, CodeFields},
@@ -85,5 +85,5 @@ pub(crate) fn render(message: &Message, finish: &Finish) -> RawJson {
         body.insert("prompt_eval_cached_count".to_owned(), json!(cached_input_tokens));
         body.insert("eval_count".to_owned(), json!(output_tokens));
     }
-    whole(&body, [("message", Some(message))])
+    object_json(&body, [("message", Some(message))])
 }

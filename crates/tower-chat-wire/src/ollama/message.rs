@@ -14,8 +14,8 @@ use super::WIRE;
 use crate::{
     WireError, as_read,
     object::{Object, raw, take, take_object, take_text},
-    provider_calls::ids_of_assistants_provider_calls,
-    text_parts::{OpenCalls, fields_of, is_system, native, object_of},
+    provider_calls::assistant_provider_call_ids,
+    text_parts::{OpenCalls, arguments_object, is_system, native, native_fields},
 };
 
 /// Reads the messages in a JSON list, the value of `messages` in a request body.
@@ -31,8 +31,8 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
         let mut message =
             parse(item).map_err(|source| WireError::InMessage { index, source: source.into() })?;
         let written = render_usual(&message, &mut open);
-        if !matches!(written.as_slice(), [one] if as_read::same(one, item)) {
-            as_read::keep(&mut message, WIRE, item);
+        if !matches!(written.as_slice(), [one] if as_read::is_same_json(one, item)) {
+            as_read::add_mark(&mut message, WIRE, item);
         }
         messages.push(message);
     }
@@ -43,8 +43,10 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut message = parse_assistant(fields(item)?)?;
     let written = render_usual(&message, &mut OpenCalls::default());
-    if !matches!(written.as_slice(), [one] if as_read::same(one, item)) && parse(item).is_ok() {
-        as_read::keep(&mut message, WIRE, item);
+    if !matches!(written.as_slice(), [one] if as_read::is_same_json(one, item))
+        && parse(item).is_ok()
+    {
+        as_read::add_mark(&mut message, WIRE, item);
     }
     Ok(message)
 }
@@ -176,12 +178,12 @@ struct Written {
 
 /// Writes a message in the usual form: first its results, and then its other parts.
 fn render_usual(message: &Message, open: &mut OpenCalls) -> Vec<RawJson> {
-    let at_provider = ids_of_assistants_provider_calls(message);
+    let provider_call_ids = assistant_provider_call_ids(message);
     let mut written = Vec::new();
     let mut rest = Written::default();
     for part in &message.parts {
         match part {
-            Part::ToolResult(result) if !at_provider.contains(&result.call_id.as_deref()) => {
+            Part::ToolResult(result) if !provider_call_ids.contains(&result.call_id.as_deref()) => {
                 written.push(render_result(result, open));
                 rest.images.extend(result.content.iter().filter_map(image));
             }
@@ -201,7 +203,9 @@ impl Written {
     fn push(&mut self, part: &Part, open: &mut OpenCalls) {
         match part {
             Part::Text(more) => self.text.push_str(&more.text),
-            Part::Reasoning(reasoning) if fields_of(reasoning.native.as_ref(), WIRE).is_some() => {
+            Part::Reasoning(reasoning)
+                if native_fields(reasoning.native.as_ref(), WIRE).is_some() =>
+            {
                 self.fields.insert("thinking".to_owned(), raw(&reasoning.text));
             }
             Part::ToolCall(call) if !call.provider_executed => {
@@ -210,7 +214,7 @@ impl Written {
             }
             Part::Media(_) => self.images.extend(image(part)),
             Part::Native(item) if !as_read::is_mark(item, WIRE) => {
-                self.fields.extend(fields_of(Some(item), WIRE).unwrap_or_default());
+                self.fields.extend(native_fields(Some(item), WIRE).unwrap_or_default());
             }
             _ => {}
         }
@@ -235,7 +239,7 @@ impl Written {
 }
 
 fn render_result(result: &ToolResult, open: &mut OpenCalls) -> RawJson {
-    let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
+    let mut fields = native_fields(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("role".to_owned(), raw("tool"));
     fields.insert("content".to_owned(), raw(&result.text()));
     if let Some(name) = open.answer(result).or_else(|| result.name.clone()) {
@@ -248,10 +252,10 @@ fn render_result(result: &ToolResult, open: &mut OpenCalls) -> RawJson {
 }
 
 fn render_call(call: &ToolCall) -> RawJson {
-    let mut fields = fields_of(call.native.as_ref(), WIRE).unwrap_or_default();
+    let mut fields = native_fields(call.native.as_ref(), WIRE).unwrap_or_default();
     let mut function = take_object(&mut fields, "function").unwrap_or_default();
     function.insert("name".to_owned(), raw(&call.name));
-    function.insert("arguments".to_owned(), object_of(&call.arguments));
+    function.insert("arguments".to_owned(), arguments_object(&call.arguments));
     fields.insert("function".to_owned(), raw(&function));
     if let Some(id) = &call.id {
         fields.insert("id".to_owned(), raw(id));

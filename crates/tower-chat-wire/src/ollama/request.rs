@@ -5,7 +5,7 @@ use tower_chat_core::{ChatOptions, ChatRequest, Messages, ToolChoice};
 
 use super::{WIRE, parse_messages, render_messages};
 use crate::{
-    body::{BodyError, BodyWire, Fields, Form, conversation_field, merge, set},
+    body::{BodyError, BodyWire, Fields, ToolForm, conversation_field, merge, set},
     object::{Object, raw, to_object},
     rules::{ServiceRules, fitted},
     text_parts::messages,
@@ -13,12 +13,12 @@ use crate::{
 
 const OPTIONS: &str = "options";
 
-pub(crate) const TOOL: Form = Form {
+pub(crate) const TOOL: ToolForm = ToolForm {
     wire: WIRE,
     parameters: "parameters",
     is_nested: true,
     has_strict: false,
-    plain: || json!({"type": "function", "function": {}}),
+    usual_definition: || json!({"type": "function", "function": {}}),
 };
 
 /// Reads the body of a request. The answer is streamed if the field `stream` is missing.
@@ -29,24 +29,24 @@ pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let read: Messages = parse_messages(list.get())?.into_iter().collect();
     let mut fields = Fields::of_body(body, &["messages"])?;
     let mut options = ChatOptions::default();
-    options.model = fields.text("model");
+    options.model = fields.take_text("model");
     if let Some(named) = fields
         .take_as(OPTIONS, |named| named.as_object().filter(|fields| !fields.is_empty()).cloned())
     {
         let mut named = Fields::of_object(named);
-        options.temperature = named.number("temperature");
-        options.top_p = named.number("top_p");
-        options.max_output_tokens = named.count("num_predict");
-        let rest = named.rest();
+        options.temperature = named.take_number("temperature");
+        options.top_p = named.take_number("top_p");
+        options.max_output_tokens = named.take_count("num_predict");
+        let rest = named.into_remaining();
         if !rest.is_empty() {
             fields.put(OPTIONS, Value::Object(rest));
         }
     }
-    let tools = fields.list("tools").unwrap_or_default();
+    let tools = fields.take_list("tools").unwrap_or_default();
     options.tools = tools.into_iter().map(|tool| TOOL.parse(tool)).collect();
-    let stream = fields.flag("stream");
+    let stream = fields.take_flag("stream");
     options.stream = stream.unwrap_or(true);
-    options.extra = fields.rest();
+    options.extra = fields.into_remaining();
     if stream.is_none() {
         options.extra.insert("stream".to_owned(), Value::Null);
     }

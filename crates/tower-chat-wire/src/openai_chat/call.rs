@@ -74,11 +74,11 @@ pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Aud
     let mut legacy = None;
     for call in calls {
         let native = Fields::of_native(call.native.as_ref(), WIRE);
-        match native.as_ref().and_then(legacy_rest) {
+        match native.as_ref().and_then(legacy_fields) {
             Some(rest) if legacy.is_none() && may_be_legacy(call) => {
                 legacy = Some(with_call(rest, "arguments", call));
             }
-            Some(rest) => list.push(render(Some(as_function(rest)), call)),
+            Some(rest) => list.push(render(Some(as_function_item(rest)), call)),
             None => list.push(render(native, call)),
         }
     }
@@ -170,7 +170,7 @@ fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
 }
 
 /// Converts the native item of a `function_call` to the native item of an item of `tool_calls`.
-fn as_function(rest: Fields) -> Fields {
+fn as_function_item(rest: Fields) -> Fields {
     let mut fields = Fields::default();
     fields.set("type", raw("function"));
     fields.set("function", raw(&rest));
@@ -178,7 +178,7 @@ fn as_function(rest: Fields) -> Fields {
 }
 
 /// Returns the fields of a `function_call` in a native item.
-fn legacy_rest(native: &Fields) -> Option<Fields> {
+fn legacy_fields(native: &Fields) -> Option<Fields> {
     if KINDS.iter().any(|kind| native.contains(kind.name)) {
         return None;
     }

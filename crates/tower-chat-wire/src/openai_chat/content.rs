@@ -22,8 +22,8 @@ pub(super) fn parse(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
             expected: "a text or a list",
             source,
         })?;
-        let alone = items.len() == 1;
-        items.into_iter().map(|item| parse_part(item, alone)).collect::<Result<_, _>>()?
+        let is_alone = items.len() == 1;
+        items.into_iter().map(|item| parse_part(item, is_alone)).collect::<Result<_, _>>()?
     };
     if !parts.is_empty() {
         fields.take("content");
@@ -52,7 +52,7 @@ pub(super) fn is_content(part: &Part) -> bool {
     }
 }
 
-fn parse_part(item: RawJson, alone: bool) -> Result<Part, WireError> {
+fn parse_part(item: RawJson, is_alone: bool) -> Result<Part, WireError> {
     let Ok(mut fields) = Fields::parse(item.get(), "a content part") else {
         return Ok(Part::Native(Native::new(WIRE, item)));
     };
@@ -60,7 +60,7 @@ fn parse_part(item: RawJson, alone: bool) -> Result<Part, WireError> {
         && let Some(text) = fields.take_text("text")
     {
         let mut text = Text::new(text);
-        if alone || fields.len() > 1 {
+        if is_alone || fields.len() > 1 {
             text.native = Some(fields.into_native(WIRE));
         }
         return Ok(text.into());

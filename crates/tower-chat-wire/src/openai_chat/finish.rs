@@ -113,7 +113,7 @@ pub(crate) fn usage(json: &Value) -> Usage {
     usage.reasoning_tokens = count("/completion_tokens_details/reasoning_tokens")
         .or_else(|| count("/reasoning_tokens"))
         .unwrap_or_default();
-    with_reasoning_beside(usage, count("/total_tokens"))
+    with_separate_reasoning(usage, count("/total_tokens"))
 }
 
 /// Adds the reasoning tokens to the output tokens if the service counts them separately, because
@@ -122,15 +122,15 @@ pub(crate) fn usage(json: &Value) -> Usage {
 /// A service counts reasoning tokens separately if `total`, the number of all tokens that it
 /// reports, exceeds the sum of input and output tokens. If the service does not report the number
 /// of reasoning tokens, this number is the difference.
-pub(crate) fn with_reasoning_beside(mut usage: Usage, total: Option<u64>) -> Usage {
-    let beside = match (total, usage.reasoning_tokens) {
+pub(crate) fn with_separate_reasoning(mut usage: Usage, total: Option<u64>) -> Usage {
+    let separate = match (total, usage.reasoning_tokens) {
         (Some(total), 0) => total.saturating_sub(usage.total_tokens()),
         (Some(total), named) if total.saturating_sub(usage.total_tokens()) >= named => named,
         // The output tokens are too few to include the reasoning tokens.
         (None, named) if named > usage.output_tokens => named,
         (Some(_) | None, _) => 0,
     };
-    usage.reasoning_tokens = usage.reasoning_tokens.max(beside);
-    usage.output_tokens = usage.output_tokens.saturating_add(beside);
+    usage.reasoning_tokens = usage.reasoning_tokens.max(separate);
+    usage.output_tokens = usage.output_tokens.saturating_add(separate);
     usage
 }

@@ -27,7 +27,7 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
         None => rest.set(&kind, raw(&())),
     }
     media.native = Some(rest.into_native(WIRE));
-    if same(&render_plain(&media), part) {
+    if is_same_json(&render_plain(&media), part) {
         media.native = None;
     }
     Some(media)
@@ -136,7 +136,7 @@ fn type_of(format: &str) -> String {
     format!("audio/{}", if format == "mp3" { "mpeg" } else { format })
 }
 
-fn same(left: &Fields, right: &Fields) -> bool {
+fn is_same_json(left: &Fields, right: &Fields) -> bool {
     let value = |fields: &Fields| raw(fields).parse::<serde_json::Value>().ok();
     value(left) == value(right)
 }

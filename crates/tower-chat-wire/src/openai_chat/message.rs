@@ -11,7 +11,7 @@ use super::{Audience, WIRE, call, content, result};
 use crate::{
     WireError,
     fields::{Fields, raw},
-    provider_calls::ids_of_provider_calls,
+    provider_calls::provider_call_ids,
 };
 
 /// The fields in which compatible services send readable reasoning.
@@ -154,8 +154,11 @@ fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     }
     call::render_all(&calls, &mut fields, audience);
     if audience == Audience::Model && message.role == Role::Assistant && calls.is_empty() {
-        fields.take_if("tool_calls", is_nothing);
-        if fields.iter().all(|(name, value)| matches!(name, "role" | "name") || is_nothing(value)) {
+        fields.take_if("tool_calls", is_null_or_empty);
+        if fields
+            .iter()
+            .all(|(name, value)| matches!(name, "role" | "name") || is_null_or_empty(value))
+        {
             return None;
         }
     }
@@ -163,7 +166,7 @@ fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
 }
 
 /// Returns whether the value is `null` or an empty list, which means the same as a missing field.
-fn is_nothing(value: &RawJson) -> bool {
+fn is_null_or_empty(value: &RawJson) -> bool {
     value.get() == "null" || value.parse().is_ok_and(|items: Vec<RawJson>| items.is_empty())
 }
 
@@ -189,8 +192,8 @@ pub(super) fn is_envelope(native: &Native) -> bool {
 
 /// Returns the results of the client's tools. The wire has no form for the results of other tools.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
-    let by_provider = ids_of_provider_calls(message);
+    let provider_call_ids = provider_call_ids(message);
     message.results().filter(move |result| {
-        result.call_id.is_none() || !by_provider.contains(&result.call_id.as_deref())
+        result.call_id.is_none() || !provider_call_ids.contains(&result.call_id.as_deref())
     })
 }

@@ -21,7 +21,7 @@ use crate::{
 const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// The fields of messages in OpenAI's reference and in recorded answers of compatible services.
-const OF_MESSAGES: [&str; 15] = [
+const MESSAGE_FIELDS: [&str; 15] = [
     "role",
     "content",
     "refusal",
@@ -40,7 +40,7 @@ const OF_MESSAGES: [&str; 15] = [
 ];
 
 /// The beginnings of the names of fields with reasoning or its signature.
-const OF_REASONING: [&str; 3] = ["reasoning", "thinking", "thought"];
+const REASONING_PREFIXES: [&str; 3] = ["reasoning", "thinking", "thought"];
 
 /// Accumulates the deltas of one message into the JSON object that a whole answer contains.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ pub(super) struct MessageAccumulator {
     other_fields: Accumulator,
     calls: Calls,
     /// Whether a delta was received.
-    any: bool,
+    has_begun: bool,
 }
 
 #[derive(Debug, Default)]
@@ -63,11 +63,11 @@ struct Call {
     arguments: String,
     brackets: Brackets,
     /// Whether the service sent `null` instead of arguments.
-    null_arguments: bool,
+    has_null_arguments: bool,
     /// The arguments, if the service sent an object instead of a string.
-    object: Option<RawJson>,
+    object_arguments: Option<RawJson>,
     /// The fields of the object `function` or `custom` besides the name and the arguments.
-    function: Accumulator,
+    function_fields: Accumulator,
     other_fields: Accumulator,
 }
 
@@ -79,12 +79,12 @@ impl MessageAccumulator {
 
     /// Returns whether any delta of the message was received.
     pub(super) fn has_begun(&self) -> bool {
-        self.any
+        self.has_begun
     }
 
     /// Adds a delta, and returns the updates for readers of the stream.
     pub(super) fn push(&mut self, mut delta: Object) -> Result<Vec<ChatUpdate>, AnswerError> {
-        self.any = true;
+        self.has_begun = true;
         let mut updates = Vec::new();
         if let Some(text) = delta.get("content").and_then(as_text) {
             delta.remove("content");
@@ -114,8 +114,8 @@ impl MessageAccumulator {
     /// [`DELTA_WIRE`](super::DELTA_WIRE), which no request contains.
     pub(super) fn into_message(self, is_cut_off: bool) -> Result<Message, AnswerError> {
         let fields = self.other_fields.into_object();
-        let (of_pieces, mut fields): (Object, Object) =
-            fields.into_iter().partition(|(name, value)| is_of_pieces(name, value));
+        let (stream_fields, mut fields): (Object, Object) =
+            fields.into_iter().partition(|(name, value)| describes_stream(name, value));
         match (self.text, fields.get("content")) {
             (Some(text), None) => drop(fields.insert("content".to_owned(), raw(&text))),
             (None, None) => drop(fields.insert("content".to_owned(), raw(&()))),
@@ -135,8 +135,8 @@ impl MessageAccumulator {
             fields.insert("tool_calls".to_owned(), raw(&calls));
         }
         let mut message = answer::message(fields)?;
-        if !of_pieces.is_empty() {
-            message.parts.push(Part::Native(Native::new(DELTA_WIRE, raw(&of_pieces))));
+        if !stream_fields.is_empty() {
+            message.parts.push(Part::Native(Native::new(DELTA_WIRE, raw(&stream_fields))));
         }
         Ok(message)
     }
@@ -145,10 +145,10 @@ impl MessageAccumulator {
 /// Returns whether a field describes the deltas of a stream, and not the message, such as
 /// `channel`, which Groq sends for gpt-oss. Fields of messages have a known name, or are objects or
 /// lists.
-fn is_of_pieces(name: &str, value: &RawJson) -> bool {
+fn describes_stream(name: &str, value: &RawJson) -> bool {
     let is_scalar = !value.get().starts_with(['{', '[', 'n']);
-    let is_known = OF_MESSAGES.contains(&name)
-        || OF_REASONING.iter().any(|beginning| name.starts_with(beginning));
+    let is_known = MESSAGE_FIELDS.contains(&name)
+        || REASONING_PREFIXES.iter().any(|beginning| name.starts_with(beginning));
     is_scalar && !is_known
 }
 
@@ -170,7 +170,7 @@ impl Calls {
         let (kind, mut function) = take_function(&mut piece)?;
         let name = take_nonempty(&mut function, "name");
         let field = kind.unwrap_or(FUNCTION).arguments;
-        let null_arguments = function.get(field).is_some_and(|it| it.get() == "null");
+        let has_null_arguments = function.get(field).is_some_and(|it| it.get() == "null");
         let arguments = take(&mut function, field);
         let text = arguments.as_ref().and_then(as_text);
 
@@ -181,7 +181,7 @@ impl Calls {
             has_arguments: arguments.is_some() && text.as_deref() != Some(""),
         };
         let position = self.position(&piece_of_call);
-        let position = position.unwrap_or_else(|| self.begin(index));
+        let position = position.unwrap_or_else(|| self.begin_call(index));
         let Some(call) = self.calls.get_mut(position) else {
             return Err(AnswerError::malformed("a delta belongs to no tool call", ""));
         };
@@ -200,7 +200,7 @@ impl Calls {
         }
         call.name = call.name.take().or(name);
         call.kind = call.kind.or(kind);
-        call.null_arguments |= null_arguments;
+        call.has_null_arguments |= has_null_arguments;
         match (text, arguments) {
             (Some(text), _) => {
                 call.arguments.push_str(&text);
@@ -211,16 +211,16 @@ impl Calls {
             }
             (None, Some(object)) => {
                 delta.arguments = object.get().to_owned();
-                call.object = Some(object);
+                call.object_arguments = Some(object);
             }
             (None, None) => {}
         }
-        call.function.push(function);
+        call.function_fields.push(function);
         call.other_fields.push(piece);
         Ok(delta)
     }
 
-    fn begin(&mut self, index: Option<RawJson>) -> usize {
+    fn begin_call(&mut self, index: Option<RawJson>) -> usize {
         let position = self.calls.len();
         if let Some(index) = &index {
             self.by_index.insert(index.get().to_owned(), position);
@@ -239,16 +239,16 @@ impl Calls {
     /// because some services use the same index for every call:
     ///
     /// - A delta with a name and another id than this call continues the call with the delta's id.
-    /// - If [`Call::is_followed_by`] returns `true`, the delta begins a new call.
+    /// - If [`Call::is_other_call`] returns `true`, the delta begins a new call.
     fn position(&self, piece: &Piece<'_>) -> Option<usize> {
         let Piece { index, id, name, .. } = *piece;
-        let of_id = |index: &str| {
+        let position_of_id = |index: &str| {
             let key = (index.to_owned(), id?.to_owned());
             self.by_id.get(&key).copied()
         };
         let Some(index) = index else {
             return match (id, name) {
-                (Some(_), _) => of_id(""),
+                (Some(_), _) => position_of_id(""),
                 (None, Some(_)) => None,
                 (None, None) => self.calls.len().checked_sub(1),
             };
@@ -257,9 +257,9 @@ impl Calls {
         let call = self.calls.get(position)?;
         let is_other = id.is_some() && name.is_some() && call.id.is_some();
         if is_other && call.id.as_deref() != id {
-            return of_id(index.get());
+            return position_of_id(index.get());
         }
-        (!call.is_followed_by(piece)).then_some(position)
+        (!call.is_other_call(piece)).then_some(position)
     }
 
     fn into_fields(self, is_cut_off: bool) -> Vec<Object> {
@@ -271,7 +271,7 @@ impl Calls {
 #[derive(Debug, Default)]
 struct Brackets {
     /// Whether a bracket has been opened.
-    any: bool,
+    has_opened: bool,
     /// The number of open brackets.
     open: usize,
     is_in_text: bool,
@@ -285,7 +285,9 @@ impl Brackets {
             match byte {
                 b'\\' if self.is_in_text => self.is_escaped = !was_escaped,
                 b'"' if !was_escaped => self.is_in_text = !self.is_in_text,
-                b'{' | b'[' if !self.is_in_text => (self.any, self.open) = (true, self.open + 1),
+                b'{' | b'[' if !self.is_in_text => {
+                    (self.has_opened, self.open) = (true, self.open + 1)
+                }
                 b'}' | b']' if !self.is_in_text => self.open = self.open.saturating_sub(1),
                 _ => {}
             }
@@ -293,7 +295,7 @@ impl Brackets {
     }
 
     fn are_closed(&self) -> bool {
-        self.any && self.open == 0 && !self.is_in_text
+        self.has_opened && self.open == 0 && !self.is_in_text
     }
 }
 
@@ -316,9 +318,9 @@ impl Call {
     ///   arguments although the arguments of this call are complete.
     /// - A delta with another name begins a new call, unless it has the id of this call, and the
     ///   arguments of this call are not complete.
-    fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
+    fn is_other_call(&self, piece: &Piece<'_>) -> bool {
         let (Some(name), Some(own)) = (piece.name, self.name.as_deref()) else { return false };
-        let is_whole = self.object.is_some() || self.brackets.are_closed();
+        let is_whole = self.object_arguments.is_some() || self.brackets.are_closed();
         match piece.id {
             None => name != own || piece.has_arguments && is_whole,
             Some(_) => name != own && (is_whole || self.id.is_none()),
@@ -328,15 +330,15 @@ impl Call {
     /// Returns whether the service sent `null` instead of the arguments of a function.
     fn is_function_without_arguments(&self) -> bool {
         let is_function = self.kind.is_none_or(|kind| kind == FUNCTION);
-        is_function && self.arguments.is_empty() && self.null_arguments
+        is_function && self.arguments.is_empty() && self.has_null_arguments
     }
 
     fn into_fields(self, is_cut_off: bool) -> Object {
         let kind = self.kind.unwrap_or(FUNCTION);
         let has_null = self.is_function_without_arguments();
-        let mut function = self.function.into_object();
+        let mut function = self.function_fields.into_object();
         function.insert("name".to_owned(), raw(&self.name.unwrap_or_default()));
-        let arguments = match self.object {
+        let arguments = match self.object_arguments {
             Some(object) if self.arguments.is_empty() => object,
             // OpenAI's clients send a call with `null` instead of arguments back with an empty
             // object.

@@ -32,20 +32,20 @@ const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 /// ```
 pub fn with_mistral_ids(messages: impl IntoIterator<Item = RawJson>) -> Vec<RawJson> {
     let mut ids = Ids::default();
-    messages.into_iter().map(|message| ids.change(&message).unwrap_or(message)).collect()
+    messages.into_iter().map(|message| ids.change_message(&message).unwrap_or(message)).collect()
 }
 
 #[derive(Debug, Default)]
 struct Ids {
     /// The new id for each original id.
-    given: HashMap<String, String>,
+    new_ids: HashMap<String, String>,
     /// The new ids that are in use. Each new id belongs to one original id.
-    taken: HashSet<String>,
+    used_ids: HashSet<String>,
 }
 
 impl Ids {
     /// Returns the message with new ids, or `None` if it has no ids.
-    fn change(&mut self, message: &RawJson) -> Option<RawJson> {
+    fn change_message(&mut self, message: &RawJson) -> Option<RawJson> {
         let mut fields: Fields = message.parse().ok()?;
         let calls = fields.get("tool_calls").and_then(|calls| calls.parse().ok());
         let mut calls: Vec<Fields> = calls.unwrap_or_default();
@@ -61,30 +61,30 @@ impl Ids {
 
     fn change_field(&mut self, fields: &mut Fields, name: &str) -> bool {
         let Some(id) = fields.text(name).filter(|id| !id.is_empty()) else { return false };
-        fields.set(name, raw(&self.id(id)));
+        fields.set(name, raw(&self.new_id(id)));
         true
     }
 
-    fn id(&mut self, id: String) -> String {
-        if let Some(given) = self.given.get(&id) {
-            return given.clone();
+    fn new_id(&mut self, id: String) -> String {
+        if let Some(new_id) = self.new_ids.get(&id) {
+            return new_id.clone();
         }
-        let own = is_fit(&id).then(|| id.clone());
-        let made = (0..).map(|attempt| made_of(&id, attempt));
-        let mut wanted = own.into_iter().chain(made);
-        let free = wanted.find(|id| !self.taken.contains(id)).unwrap_or_default();
-        self.taken.insert(free.clone());
-        self.given.insert(id, free.clone());
-        free
+        let own = is_mistral_id(&id).then(|| id.clone());
+        let hashed = (0..).map(|attempt| hashed_id(&id, attempt));
+        let mut wanted = own.into_iter().chain(hashed);
+        let unused = wanted.find(|id| !self.used_ids.contains(id)).unwrap_or_default();
+        self.used_ids.insert(unused.clone());
+        self.new_ids.insert(id, unused.clone());
+        unused
     }
 }
 
-fn is_fit(id: &str) -> bool {
+fn is_mistral_id(id: &str) -> bool {
     id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Returns nine base-62 digits of a hash of the id and `attempt`: FNV-1a, mixed by SplitMix64.
-fn made_of(id: &str, attempt: u64) -> String {
+fn hashed_id(id: &str, attempt: u64) -> String {
     let start = 0xcbf2_9ce4_8422_2325 ^ attempt;
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut hash = id.bytes().fold(start, fnv);
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((&sent[0], &sent[2]), (&messages[0], &messages[2]));
         let id = |index: usize| sent[1]["tool_calls"][index]["id"].as_str().expect("an id");
         assert_eq!(id(0), "vAKGXGFZD");
-        assert!(is_fit(id(1)) && is_fit(id(2)) && id(1) != id(2));
+        assert!(is_mistral_id(id(1)) && is_mistral_id(id(2)) && id(1) != id(2));
         assert_eq!(
             (&sent[3]["tool_call_id"], &sent[4]["tool_call_id"]),
             (&json!(id(1)), &json!(id(2)))
@@ -134,21 +134,21 @@ mod tests {
 
     #[test]
     fn equal_ids_are_always_replaced_by_equal_ids_and_distinct_ids_by_distinct_ids() {
-        assert_eq!(made_of("call_1", 0), "6cVnL8Rc5");
+        assert_eq!(hashed_id("call_1", 0), "6cVnL8Rc5");
         let mut ids = Ids::default();
         for index in 0..1_000 {
-            assert!(is_fit(&ids.id(format!("call_{index}"))));
+            assert!(is_mistral_id(&ids.new_id(format!("call_{index}"))));
         }
-        assert_eq!(ids.taken.len(), 1_000);
-        assert_eq!(ids.id("call_7".to_owned()), made_of("call_7", 0));
+        assert_eq!(ids.used_ids.len(), 1_000);
+        assert_eq!(ids.new_id("call_7".to_owned()), hashed_id("call_7", 0));
     }
 
     #[test]
     fn an_id_that_is_already_in_use_is_not_generated_again() {
         let mut ids = Ids::default();
-        let made = ids.id("call_1".to_owned());
-        assert_ne!(ids.id(made.clone()), made);
-        assert!(is_fit(&ids.id(made)));
+        let hashed = ids.new_id("call_1".to_owned());
+        assert_ne!(ids.new_id(hashed.clone()), hashed);
+        assert!(is_mistral_id(&ids.new_id(hashed)));
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub use self::{
 pub(crate) use self::{
     accumulator::ChatAccumulator,
     answer::{error_in, parse as parse_answer},
-    finish::{REASONS, usage, with_reasoning_beside},
+    finish::{REASONS, usage, with_separate_reasoning},
 };
 
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.

@@ -48,7 +48,7 @@ pub fn render_request(request: &ChatRequest, form: &RequestForm<'_>) -> Object {
 /// request sets, so that a request that was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Object {
     let options = &*request.options;
-    let mut fields = with_extra(named(options, form), options);
+    let mut fields = with_extra(option_fields(options, form), options);
     if form.is_some() && !options.stream {
         fields.remove("stream");
         fields.remove("stream_options");
@@ -96,7 +96,7 @@ fn is_empty_value(value: &Value) -> bool {
     }
 }
 
-fn named(options: &ChatOptions, form: Option<&RequestForm<'_>>) -> Map<String, Value> {
+fn option_fields(options: &ChatOptions, form: Option<&RequestForm<'_>>) -> Map<String, Value> {
     let mut fields = Map::new();
     set(&mut fields, "model", form.map_or(options.model.as_deref(), |form| form.model));
     set(&mut fields, "temperature", options.temperature);

@@ -44,8 +44,8 @@ impl ResponsesAccumulator {
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 let index = self.items.extend(event, &more);
                 let is_custom = kind == "response.custom_tool_call_input.delta";
-                let is_theirs = is_custom && answer::runs_custom_tools(&self.context);
-                let is_callers = !is_theirs && self.items.is_callers_call(index);
+                let is_provider_executed = is_custom && answer::runs_custom_tools(&self.context);
+                let is_callers = !is_provider_executed && self.items.is_callers_call(index);
                 is_callers.then(|| ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
             }
             // Other items are read from the events that end them.
@@ -95,8 +95,9 @@ impl ResponseAccumulator for ResponsesAccumulator {
                 None
             }
             "response.output_item.added" => {
-                let is_theirs = answer::runs_custom_tools(&self.context) && is_custom(&event);
-                let begun = self.items.begin(&event).filter(|_| !is_theirs);
+                let is_provider_executed =
+                    answer::runs_custom_tools(&self.context) && is_custom(&event);
+                let begun = self.items.begin(&event).filter(|_| !is_provider_executed);
                 begun.map(ChatUpdate::ToolCallDelta)
             }
             "response.output_item.done" => {
@@ -132,7 +133,7 @@ impl ResponseAccumulator for ResponsesAccumulator {
         let response = self.response.unwrap_or_default();
         let status = text(&response, "status");
         let items = self.items.into_items(status.as_deref().unwrap_or("completed"));
-        answer::read(response, items, &self.context)
+        answer::read_response(response, items, &self.context)
     }
 }
 

@@ -12,18 +12,18 @@ use crate::{
     body::AnswerContext,
     finish_fields::note_free_texts,
     object::{self, Object, metadata, raw, take, take_text, text, to_value},
-    openai_chat::{error_in, with_reasoning_beside},
+    openai_chat::{error_in, with_separate_reasoning},
 };
 
 /// Reads the body of a response.
 pub(crate) fn parse(body: &str, context: &AnswerContext) -> Result<Answer, AnswerError> {
-    read(object::parse(body)?, Vec::new(), context)
+    read_response(object::parse(body)?, Vec::new(), context)
 }
 
 /// Reads a response. `items` are the items that were received in the stream before the response. If
 /// the list `output` of the response is shorter, `items` replaces this list, because some services
 /// send an empty list in the response.
-pub(super) fn read(
+pub(super) fn read_response(
     mut response: Object,
     items: Vec<RawJson>,
     context: &AnswerContext,
@@ -44,7 +44,7 @@ pub(super) fn read(
             });
         }
         Some("queued" | "in_progress") if context.is_background => {
-            return pending(response, context);
+            return pending_answer(response, context);
         }
         Some(status @ ("queued" | "in_progress")) => {
             let what = format!(
@@ -96,7 +96,7 @@ fn messages(output: &[RawJson]) -> Result<Vec<Message>, AnswerError> {
 }
 
 /// Returns the answer for a response in progress, without messages.
-fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerError> {
+fn pending_answer(response: Object, context: &AnswerContext) -> Result<Answer, AnswerError> {
     let id = text(&response, "id").ok_or_else(|| {
         AnswerError::malformed(
             "the answer is in progress, but its id is missing",
@@ -104,7 +104,7 @@ fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerEr
         )
     })?;
     let history_owner = match &context.history {
-        Some(location) => location.before(&response),
+        Some(location) => location.service_id_during(&response),
         None => None,
     };
     let mut finish = finish(response, &[], context);
@@ -117,8 +117,8 @@ fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerEr
 fn finish(mut response: Object, messages: &[Message], context: &AnswerContext) -> Finish {
     let mut finish = Finish::new(reason(&response, messages));
     finish.history_owner = match &context.history {
-        Some(location) => location.after(&response),
-        None => history::named_by(&response),
+        Some(location) => location.service_id_after(&response),
+        None => history::service_id_in(&response),
     };
     finish.model = take_text(&mut response, "model").filter(|model| !model.is_empty());
     response.remove("object");
@@ -150,5 +150,5 @@ pub(crate) fn usage(json: &Value) -> Usage {
     let mut usage = Usage::new(count("/input_tokens"), count("/output_tokens"));
     usage.cached_input_tokens = count("/input_tokens_details/cached_tokens");
     usage.reasoning_tokens = count("/output_tokens_details/reasoning_tokens");
-    with_reasoning_beside(usage, total)
+    with_separate_reasoning(usage, total)
 }

@@ -77,6 +77,6 @@ pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
 pub(super) fn kind_of(call: &ToolCall) -> &'static CallKind {
     Fields::of_native(call.native.as_ref(), WIRE)
         .and_then(|native| native.text("type"))
-        .and_then(|item| CallKind::of(&item))
+        .and_then(|item| CallKind::of_item(&item))
         .unwrap_or(FUNCTION)
 }

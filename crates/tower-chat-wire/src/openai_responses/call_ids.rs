@@ -15,7 +15,7 @@ const MAX_ID_LENGTH: usize = 64;
 #[derive(Debug)]
 pub(super) struct CallIds<'a> {
     /// The ids that were written for earlier calls.
-    used: HashSet<String>,
+    used_ids: HashSet<String>,
     /// For each beginning of a new id: the next number to try as the end of the id.
     next_number: HashMap<String, usize>,
     matcher: Matcher<&'a str>,
@@ -26,7 +26,7 @@ pub(super) struct CallIds<'a> {
 impl Default for CallIds<'_> {
     fn default() -> Self {
         Self {
-            used: HashSet::new(),
+            used_ids: HashSet::new(),
             next_number: HashMap::new(),
             matcher: Matcher::new(Vec::new(), Ids::Required),
             calls: Vec::new(),
@@ -53,8 +53,8 @@ impl<'a> CallIds<'a> {
         index: usize,
         kind: &'static CallKind,
     ) -> String {
-        let id = self.unused(own.unwrap_or_default());
-        self.used.insert(id.clone());
+        let id = self.unused_id(own.unwrap_or_default());
+        self.used_ids.insert(id.clone());
         self.matcher.push(Candidate::of_id(own));
         self.calls.push(Call { id: id.clone(), index, kind });
         id
@@ -70,9 +70,9 @@ impl<'a> CallIds<'a> {
 
     /// Returns the id if it is not empty, not too long, and not the id of an earlier call.
     /// Otherwise returns a new id: the beginning of the id, or `call`, and a number.
-    fn unused(&mut self, own: &str) -> String {
+    fn unused_id(&mut self, own: &str) -> String {
         let is_fit = !own.is_empty() && own.chars().count() <= MAX_ID_LENGTH;
-        if is_fit && !self.used.contains(own) {
+        if is_fit && !self.used_ids.contains(own) {
             return own.to_owned();
         }
         let start: String = own.chars().take(MAX_ID_LENGTH / 2).collect();
@@ -81,7 +81,7 @@ impl<'a> CallIds<'a> {
         *number = self.calls.len().max(*number);
         loop {
             let id = format!("{start}_{number}");
-            if !self.used.contains(&id) {
+            if !self.used_ids.contains(&id) {
                 return id;
             }
             *number += 1;

@@ -30,8 +30,8 @@ pub(super) fn parse(content: &RawJson, text_type: &str) -> Result<Vec<Part>, Wir
         expected: "a text or a list",
         source,
     })?;
-    let alone = items.len() == 1;
-    Ok(items.into_iter().map(|item| parse_part(item, text_type, alone)).collect())
+    let is_alone = items.len() == 1;
+    Ok(items.into_iter().map(|item| parse_part(item, text_type, is_alone)).collect())
 }
 
 /// Writes the content of an item. Returns `None` if no part is written into the content.
@@ -56,12 +56,14 @@ pub(super) fn render<'a>(
 pub(super) fn is_content(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Media(_) => true,
-        Part::Native(native) => matches!(NativeForm::of(native), Some(NativeForm::Content(_))),
+        Part::Native(native) => {
+            matches!(NativeForm::of_native(native), Some(NativeForm::Content(_)))
+        }
         _ => false,
     }
 }
 
-fn parse_part(item: RawJson, text_type: &str, alone: bool) -> Part {
+fn parse_part(item: RawJson, text_type: &str, is_alone: bool) -> Part {
     let Ok(mut fields) = Fields::parse(item.get(), "a content part") else {
         return Part::Native(NativeForm::content(item));
     };
@@ -69,7 +71,7 @@ fn parse_part(item: RawJson, text_type: &str, alone: bool) -> Part {
         && let Some(text) = fields.take_text("text")
     {
         let mut text = Text::new(text);
-        if alone || fields.len() > 1 || kind != text_type {
+        if is_alone || fields.len() > 1 || kind != text_type {
             text.native = Some(fields.into_native(WIRE));
         }
         return text.into();
@@ -91,7 +93,7 @@ fn render_part(part: &Part, text_type: &str) -> Vec<RawJson> {
             vec![raw(&fields)]
         }
         Part::Media(media) => vec![raw(&media::render(media))],
-        Part::Native(native) => match NativeForm::of(native) {
+        Part::Native(native) => match NativeForm::of_native(native) {
             Some(NativeForm::Content(parts)) => parts,
             Some(NativeForm::Message(_) | NativeForm::Item) | None => Vec::new(),
         },

@@ -49,12 +49,12 @@ impl HistoryLocation {
     }
 
     /// Returns the service id of the history up to and including a response, if it is stored.
-    pub(super) fn after(&self, response: &Object) -> Option<HistoryOwner> {
+    pub(super) fn service_id_after(&self, response: &Object) -> Option<HistoryOwner> {
         let id = match self {
             Self::Request => return None,
             Self::InConversation(id) => id.clone(),
             Self::NewResponse | Self::NewConversation | Self::AfterResponse(_) => {
-                stored_under(response)?.into()
+                storage_id(response)?.into()
             }
         };
         Some(HistoryOwner::Service(id))
@@ -62,12 +62,13 @@ impl HistoryLocation {
 
     /// Returns the service id while a response is in progress. If the request continued another
     /// response, this is the id of that response, because the next request cannot continue a
-    /// response in progress. Otherwise, it is the same as in [`after`](Self::after).
-    pub(super) fn before(&self, response: &Object) -> Option<HistoryOwner> {
+    /// response in progress. Otherwise, it is the same as in
+    /// [`service_id_after`](Self::service_id_after).
+    pub(super) fn service_id_during(&self, response: &Object) -> Option<HistoryOwner> {
         match self {
             Self::AfterResponse(id) => Some(HistoryOwner::Service(id.clone())),
             Self::Request | Self::NewResponse | Self::NewConversation | Self::InConversation(_) => {
-                self.after(response)
+                self.service_id_after(response)
             }
         }
     }
@@ -75,17 +76,17 @@ impl HistoryLocation {
 
 /// Returns the conversation id of a response. If the response belongs to no conversation, returns
 /// the id of the response, or `None` if the service has not stored it.
-fn stored_under(response: &Object) -> Option<String> {
+fn storage_id(response: &Object) -> Option<String> {
     let is_stored = response.get("store").is_none_or(|store| store.get() != "false");
     conversation(response).or_else(|| text(response, "id").filter(|_| is_stored))
 }
 
 /// Returns the service id of a response whose request is unknown: the conversation id of the
 /// response, or the id of a stored response that continues another response.
-pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
+pub(super) fn service_id_in(response: &Object) -> Option<HistoryOwner> {
     let has_previous_response = || text(response, "previous_response_id").is_some();
     let id = conversation(response)
-        .or_else(|| stored_under(response).filter(|_| has_previous_response()))?;
+        .or_else(|| storage_id(response).filter(|_| has_previous_response()))?;
     Some(HistoryOwner::Service(id.into()))
 }
 

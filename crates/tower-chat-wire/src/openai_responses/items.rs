@@ -130,7 +130,7 @@ fn is_call(item: &Object) -> bool {
     let kind = item.get("type").and_then(as_text).unwrap_or_default();
     let is_callers = || {
         let fields: Option<Fields> = raw(item).parse().ok();
-        let kind = CallKind::of(&kind).zip(fields);
+        let kind = CallKind::of_item(&kind).zip(fields);
         kind.is_some_and(|(kind, fields)| !kind.runs_at_provider(&fields))
     };
     matches!(kind.as_str(), "function_call" | "custom_tool_call") && is_callers()

@@ -28,12 +28,16 @@ pub(super) struct OutputKind {
     pub(super) field: &'static str,
 }
 
-const fn named(item: &'static str, arguments: &'static str, output: &'static str) -> CallKind {
+const fn call_with_name(
+    item: &'static str,
+    arguments: &'static str,
+    output: &'static str,
+) -> CallKind {
     let output = Some(OutputKind { item: output, field: "output" });
     CallKind { item, tool: None, arguments, id: "call_id", output }
 }
 
-const fn built_in(
+const fn built_in_call(
     item: &'static str,
     tool: &'static str,
     arguments: &'static str,
@@ -42,7 +46,7 @@ const fn built_in(
     CallKind { item, tool: Some(tool), arguments, id: "call_id", output: Some(output) }
 }
 
-const fn by_provider(
+const fn provider_call(
     item: &'static str,
     tool: Option<&'static str>,
     arguments: &'static str,
@@ -50,12 +54,13 @@ const fn by_provider(
     CallKind { item, tool, arguments, id: "id", output: None }
 }
 
-const fn output(item: &'static str) -> OutputKind {
+const fn output_item(item: &'static str) -> OutputKind {
     OutputKind { item, field: "output" }
 }
 
 /// The type of call item that is written for calls that were read from another provider's format.
-pub(super) const FUNCTION: &CallKind = &named("function_call", "arguments", "function_call_output");
+pub(super) const FUNCTION: &CallKind =
+    &call_with_name("function_call", "arguments", "function_call_output");
 
 /// The type of call items whose input is free text.
 pub(super) const CUSTOM: &str = "custom_tool_call";
@@ -64,35 +69,45 @@ pub(super) const CUSTOM: &str = "custom_tool_call";
 /// `input`.
 const KINDS: [&CallKind; 12] = [
     FUNCTION,
-    &named(CUSTOM, "input", "custom_tool_call_output"),
-    &built_in("computer_call", "computer", "action", output("computer_call_output")),
-    &built_in("local_shell_call", "local_shell", "action", output("local_shell_call_output")),
-    &built_in("shell_call", "shell", "action", output("shell_call_output")),
-    &built_in("apply_patch_call", "apply_patch", "operation", output("apply_patch_call_output")),
-    &built_in(
+    &call_with_name(CUSTOM, "input", "custom_tool_call_output"),
+    &built_in_call("computer_call", "computer", "action", output_item("computer_call_output")),
+    &built_in_call(
+        "local_shell_call",
+        "local_shell",
+        "action",
+        output_item("local_shell_call_output"),
+    ),
+    &built_in_call("shell_call", "shell", "action", output_item("shell_call_output")),
+    &built_in_call(
+        "apply_patch_call",
+        "apply_patch",
+        "operation",
+        output_item("apply_patch_call_output"),
+    ),
+    &built_in_call(
         "tool_search_call",
         "tool_search",
         "arguments",
         OutputKind { item: "tool_search_output", field: "tools" },
     ),
-    &by_provider("web_search_call", Some("web_search"), "action"),
-    &by_provider("file_search_call", Some("file_search"), "queries"),
-    &by_provider("code_interpreter_call", Some("code_interpreter"), "code"),
-    &by_provider("image_generation_call", Some("image_generation"), "revised_prompt"),
-    &by_provider("mcp_call", None, "arguments"),
+    &provider_call("web_search_call", Some("web_search"), "action"),
+    &provider_call("file_search_call", Some("file_search"), "queries"),
+    &provider_call("code_interpreter_call", Some("code_interpreter"), "code"),
+    &provider_call("image_generation_call", Some("image_generation"), "revised_prompt"),
+    &provider_call("mcp_call", None, "arguments"),
 ];
 
 impl CallKind {
     /// Returns the call item type with this `type`, if it is known.
-    pub(super) fn of(item: &str) -> Option<&'static Self> {
+    pub(super) fn of_item(item: &str) -> Option<&'static Self> {
         KINDS.into_iter().find(|kind| kind.item == item)
     }
 
     /// Returns whether the provider runs the call of an item. `fields` are all fields of the item.
     pub(super) fn runs_at_provider(&self, fields: &Fields) -> bool {
         match self.item {
-            "tool_search_call" => runs_search(fields),
-            CUSTOM => is_search_of_xai(fields),
+            "tool_search_call" => is_executed_by_server(fields),
+            CUSTOM => is_x_search(fields),
             "shell_call" => fields
                 .get("environment")
                 .and_then(|environment| environment.parse::<Fields>().ok())
@@ -105,32 +120,32 @@ impl CallKind {
 
 impl OutputKind {
     /// Returns the output item type with this `type`, if it is known.
-    pub(super) fn of(item: &str) -> Option<&'static Self> {
+    pub(super) fn of_item(item: &str) -> Option<&'static Self> {
         KINDS.into_iter().filter_map(|kind| kind.output.as_ref()).find(|kind| kind.item == item)
     }
 
     /// Returns whether the fields of an output item show that the provider ran the call.
-    pub(super) fn is_of_provider(&self, fields: &Fields) -> bool {
-        self.item == "tool_search_output" && runs_search(fields)
+    pub(super) fn is_provider_executed(&self, fields: &Fields) -> bool {
+        self.item == "tool_search_output" && is_executed_by_server(fields)
     }
 }
 
 /// Returns whether xAI runs the call of a custom tool, to search X. The call has no output item.
 /// Source: recorded streams of `grok-4` with the tool `x_search`.
-fn is_search_of_xai(fields: &Fields) -> bool {
+fn is_x_search(fields: &Fields) -> bool {
     let text = |name| fields.text(name).unwrap_or_default();
-    text("call_id").starts_with(OF_SEARCH)
-        || text("id").contains(OF_SEARCH)
-        || OF_XAI.contains(&text("name").as_str())
+    text("call_id").starts_with(X_SEARCH_ID_PREFIX)
+        || text("id").contains(X_SEARCH_ID_PREFIX)
+        || X_SEARCH_TOOLS.contains(&text("name").as_str())
 }
 
 /// The beginning of the ids of calls that search X.
-const OF_SEARCH: &str = "xs_call";
+const X_SEARCH_ID_PREFIX: &str = "xs_call";
 
 /// The names of the tools that xAI runs to search X.
-const OF_XAI: [&str; 4] =
+const X_SEARCH_TOOLS: [&str; 4] =
     ["x_keyword_search", "x_semantic_search", "x_user_search", "x_thread_fetch"];
 
-fn runs_search(fields: &Fields) -> bool {
+fn is_executed_by_server(fields: &Fields) -> bool {
     fields.is_text("execution", "server")
 }

@@ -40,7 +40,7 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
         }
         _ => return None,
     };
-    if same(&render_plain(&media), part) {
+    if is_same_json(&render_plain(&media), part) {
         return Some(media);
     }
     media.native = Some(rest.into_native(WIRE));
@@ -136,7 +136,7 @@ fn type_of(format: &str) -> String {
     format!("audio/{}", if format == "mp3" { "mpeg" } else { format })
 }
 
-fn same(left: &Fields, right: &Fields) -> bool {
+fn is_same_json(left: &Fields, right: &Fields) -> bool {
     let value = |fields: &Fields| raw(fields).parse::<serde_json::Value>().ok();
     value(left) == value(right)
 }

@@ -22,7 +22,7 @@ pub(super) enum NativeForm {
 
 impl NativeForm {
     /// Returns the meaning of a native part of this wire.
-    pub(super) fn of(native: &Native) -> Option<Self> {
+    pub(super) fn of_native(native: &Native) -> Option<Self> {
         let fields = Fields::of_native(Some(native), WIRE)?;
         if fields.text("type").is_some_and(|kind| kind != "message") {
             Some(Self::Item)

@@ -6,12 +6,12 @@ use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
 /// Puts the items into the order that services require.
-pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
+pub(super) fn ordered_items(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
 }
 
 /// The beginning of OpenAI's ids of reasoning items.
-const LINKED: &str = "rs_";
+const REASONING_ID_PREFIX: &str = "rs_";
 
 /// Removes OpenAI's id of reasoning that is directly before a message of the model without an id,
 /// or before other reasoning.
@@ -23,7 +23,7 @@ fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
     for mut item in items.into_iter().rev() {
         if item.kind == ItemKind::Reasoning && kept.last().is_some_and(breaks_link) {
-            match unlinked(&item.json) {
+            match without_id(&item.json) {
                 Some(json) => item.json = json,
                 None => continue,
             }
@@ -48,9 +48,9 @@ fn breaks_link(next: &Item) -> bool {
 
 /// Returns reasoning without OpenAI's id, if it has one. Returns `None` if such reasoning has no
 /// encrypted content.
-fn unlinked(json: &RawJson) -> Option<RawJson> {
+fn without_id(json: &RawJson) -> Option<RawJson> {
     let Ok(mut fields) = json.parse::<Fields>() else { return Some(json.clone()) };
-    if !fields.text("id").is_some_and(|id| id.starts_with(LINKED)) {
+    if !fields.text("id").is_some_and(|id| id.starts_with(REASONING_ID_PREFIX)) {
         return Some(json.clone());
     }
     fields.take("id");

@@ -120,55 +120,55 @@ fn parse_items(list: &RawJson, what: &'static str) -> Result<Vec<Message>, WireE
         expected: "a list of items",
         source,
     })?;
-    let mut reading = Reading::default();
+    let mut reader = ItemReader::default();
     for (index, item) in items.into_iter().enumerate() {
-        reading
-            .item(item)
+        reader
+            .read_item(item)
             .map_err(|source| WireError::InMessage { index, source: Box::new(source) })?;
     }
-    Ok(reading.messages)
+    Ok(reader.messages)
 }
 
 /// Reads a list of items, one by one.
 #[derive(Debug, Default)]
-struct Reading {
+struct ItemReader {
     messages: Vec<Message>,
     /// The ids of provider-executed calls, whose output items become native parts.
-    at_provider: HashSet<String>,
+    provider_call_ids: HashSet<String>,
     /// For each call id: the type of the newest call of a client's tool with this id.
-    called: HashMap<String, &'static CallKind>,
+    client_calls: HashMap<String, &'static CallKind>,
 }
 
-impl Reading {
-    fn item(&mut self, item: RawJson) -> Result<(), WireError> {
+impl ItemReader {
+    fn read_item(&mut self, item: RawJson) -> Result<(), WireError> {
         let fields = Fields::parse(item.get(), "an item")?;
         let Some(kind) = fields.text("type").filter(|kind| kind != "message") else {
-            return self.message(fields);
+            return self.read_message(fields);
         };
         if kind == reasoning::ITEM {
-            self.add(Role::Assistant, reasoning::parse(item, &fields).into());
-        } else if let Some(kind) = CallKind::of(&kind) {
+            self.add_part(Role::Assistant, reasoning::parse(item, &fields).into());
+        } else if let Some(kind) = CallKind::of_item(&kind) {
             let call = call::parse(fields, kind)?;
             if call.provider_executed {
-                self.at_provider.extend(call.id.clone());
+                self.provider_call_ids.extend(call.id.clone());
             } else if let Some(id) = &call.id {
-                self.called.insert(id.clone(), kind);
+                self.client_calls.insert(id.clone(), kind);
             }
-            self.add(Role::Assistant, call.into());
-        } else if let Some(kind) = OutputKind::of(&kind)
-            && !self.is_of_provider(&fields, kind)
+            self.add_part(Role::Assistant, call.into());
+        } else if let Some(kind) = OutputKind::of_item(&kind)
+            && !self.is_provider_executed(&fields, kind)
         {
-            let call = fields.text("call_id").and_then(|id| self.called.get(&id).copied());
-            self.add(Role::Tool, result::parse(fields, kind, call)?.into());
+            let call = fields.text("call_id").and_then(|id| self.client_calls.get(&id).copied());
+            self.add_part(Role::Tool, result::parse(fields, kind, call)?.into());
         } else {
-            self.unknown(item, &fields, &kind);
+            self.read_unknown(item, &fields, &kind);
         }
         Ok(())
     }
 
     /// Adds a message item. An item of the model is added to a preceding assistant message, unless
     /// the writer would then join the two items. Any other item becomes a new message.
-    fn message(&mut self, mut fields: Fields) -> Result<(), WireError> {
+    fn read_message(&mut self, mut fields: Fields) -> Result<(), WireError> {
         let role = fields.text("role").ok_or(WireError::Field {
             what: "an item without a type",
             field: "role",
@@ -196,22 +196,22 @@ impl Reading {
         let begins = role != Role::Assistant
             || is_plain
                 && self
-                    .last(role)
-                    .is_none_or(|last| last.parts.last().is_some_and(is_of_message_item));
+                    .last_message(role)
+                    .is_none_or(|last| last.parts.last().is_some_and(belongs_to_message_item));
         if begins {
             self.messages.push(Message::new(role, Vec::new()));
         }
         if !is_plain {
-            self.add(role, Part::Native(fields.into_native(WIRE)));
+            self.add_part(role, Part::Native(fields.into_native(WIRE)));
         }
-        found.into_iter().for_each(|part| self.add(role, part));
+        found.into_iter().for_each(|part| self.add_part(role, part));
         Ok(())
     }
 
     /// Adds an item of an unknown type as a native part of a message whose role fits the item.
-    fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
+    fn read_unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
         let role = fields.get("role").and_then(|role| role.parse().ok());
-        let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();
+        let is_answer = kind.ends_with("_output") && self.last_message(Role::Assistant).is_none();
         let native = Part::Native(Native::new(WIRE, item));
         match role {
             Some(role) if !matches!(role, Role::Assistant | Role::Tool) => {
@@ -220,34 +220,34 @@ impl Reading {
             _ if kind == "mcp_approval_response" => {
                 self.messages.push(Message::new(Role::User, vec![native]));
             }
-            _ if is_answer => self.add(Role::Tool, native),
-            _ => self.add(Role::Assistant, native),
+            _ if is_answer => self.add_part(Role::Tool, native),
+            _ => self.add_part(Role::Assistant, native),
         }
     }
 
-    fn is_of_provider(&self, fields: &Fields, kind: &OutputKind) -> bool {
-        kind.is_of_provider(fields)
-            || fields.text("call_id").is_some_and(|id| self.at_provider.contains(&id))
+    fn is_provider_executed(&self, fields: &Fields, kind: &OutputKind) -> bool {
+        kind.is_provider_executed(fields)
+            || fields.text("call_id").is_some_and(|id| self.provider_call_ids.contains(&id))
     }
 
     /// Adds a part to the last message, or to a new message if the last message has another role.
-    fn add(&mut self, role: Role, part: Part) {
-        match self.last(role) {
+    fn add_part(&mut self, role: Role, part: Part) {
+        match self.last_message(role) {
             Some(message) => message.parts.push(part),
             None => self.messages.push(Message::new(role, vec![part])),
         }
     }
 
-    fn last(&mut self, role: Role) -> Option<&mut Message> {
+    fn last_message(&mut self, role: Role) -> Option<&mut Message> {
         self.messages.last_mut().filter(|message| message.role == role)
     }
 }
 
 /// Returns whether a text after the part is written into the same message item.
-fn is_of_message_item(part: &Part) -> bool {
+fn belongs_to_message_item(part: &Part) -> bool {
     content::is_content(part)
         || matches!(part, Part::Native(native)
-            if matches!(NativeForm::of(native), Some(NativeForm::Message(_))))
+            if matches!(NativeForm::of_native(native), Some(NativeForm::Message(_))))
 }
 
 /// Returns the usual type of content parts with a text in a message of this role.

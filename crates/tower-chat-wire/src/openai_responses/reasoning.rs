@@ -13,11 +13,11 @@ use crate::fields::{Fields, raw};
 pub(super) const ITEM: &str = "reasoning";
 
 /// The separator between the pieces of readable reasoning.
-const BETWEEN: &str = "\n\n";
+const SEPARATOR: &str = "\n\n";
 
 /// Reads the reasoning of an item. The native item contains the whole item.
 pub(super) fn parse(item: RawJson, fields: &Fields) -> Reasoning {
-    let mut reasoning = Reasoning::new(readable(fields));
+    let mut reasoning = Reasoning::new(readable_text(fields));
     reasoning.native = Some(Native::new(WIRE, item));
     reasoning
 }
@@ -30,7 +30,7 @@ pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     if !fields.is_text("type", ITEM) {
         return None;
     }
-    if readable(&fields) == reasoning.text {
+    if readable_text(&fields) == reasoning.text {
         return Some(native.item.clone());
     }
     fields.take("content");
@@ -45,9 +45,9 @@ pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     Some(raw(&fields))
 }
 
-fn readable(fields: &Fields) -> String {
+fn readable_text(fields: &Fields) -> String {
     let pieces = ["summary", "content"].into_iter().filter_map(|field| fields.get(field));
     let pieces = pieces.filter_map(|pieces| pieces.parse::<Vec<Fields>>().ok()).flatten();
     let texts: Vec<String> = pieces.filter_map(|piece| piece.text("text")).collect();
-    texts.join(BETWEEN)
+    texts.join(SEPARATOR)
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     fields::{Fields, raw},
-    provider_calls::ids_of_provider_calls,
+    provider_calls::provider_call_ids,
 };
 
 /// Writes messages as the items of an `input`.
@@ -38,34 +38,34 @@ use crate::{
 /// );
 /// ```
 pub fn render_input<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<RawJson> {
-    let mut writing = Writing::default();
-    messages.into_iter().for_each(|message| writing.message(message));
-    order::in_order(writing.items).into_iter().map(|item| item.json).collect()
+    let mut writer = Writer::default();
+    messages.into_iter().for_each(|message| writer.write_message(message));
+    order::ordered_items(writer.items).into_iter().map(|item| item.json).collect()
 }
 
 #[derive(Debug, Default)]
-struct Writing<'a> {
+struct Writer<'a> {
     items: Vec<Item>,
     call_ids: CallIds<'a>,
 }
 
-impl<'a> Writing<'a> {
-    fn message(&mut self, message: &'a Message) {
+impl<'a> Writer<'a> {
+    fn write_message(&mut self, message: &'a Message) {
         if message.parts.is_empty() && !matches!(message.role, Role::Assistant | Role::Tool) {
             let nothing = Fields::default();
             self.push_message(message.role, nothing, Some(raw("")));
         }
-        let by_provider = ids_of_provider_calls(message);
+        let provider_call_ids = provider_call_ids(message);
         let mut rest = message.parts.as_slice();
         while let Some((part, after)) = rest.split_first() {
             rest = after;
             let own_fields = match part {
                 Part::ToolCall(call) => {
-                    self.call(call);
+                    self.write_call(call);
                     continue;
                 }
-                Part::ToolResult(result) if !is_of_provider(&by_provider, result) => {
-                    self.result(result);
+                Part::ToolResult(result) if !is_provider_executed(&provider_call_ids, result) => {
+                    self.write_result(result);
                     continue;
                 }
                 Part::Reasoning(reasoning) => {
@@ -74,9 +74,9 @@ impl<'a> Writing<'a> {
                     }
                     continue;
                 }
-                Part::Native(native) => match NativeForm::of(native) {
+                Part::Native(native) => match NativeForm::of_native(native) {
                     Some(NativeForm::Item) => {
-                        self.item(native.item.clone());
+                        self.write_item(native.item.clone());
                         continue;
                     }
                     Some(NativeForm::Message(fields)) => Some(fields),
@@ -114,7 +114,7 @@ impl<'a> Writing<'a> {
         self.items.push(Item { json: raw(&fields), kind });
     }
 
-    fn call(&mut self, call: &'a ToolCall) {
+    fn write_call(&mut self, call: &'a ToolCall) {
         let id = if call.provider_executed {
             call.id.clone()
         } else {
@@ -126,7 +126,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    fn result(&mut self, result: &ToolResult) {
+    fn write_result(&mut self, result: &ToolResult) {
         let own = result.call_id.as_deref();
         let call = self.call_ids.result(own);
         let id = call.as_ref().map_or(own, |call| Some(&call.id));
@@ -135,7 +135,7 @@ impl<'a> Writing<'a> {
         self.items.push(Item { json, kind: ItemKind::Output { call } });
     }
 
-    fn item(&mut self, json: RawJson) {
+    fn write_item(&mut self, json: RawJson) {
         let kind = json.parse::<Fields>().ok().and_then(|fields| fields.text("type"));
         let kind = if kind.is_some_and(|kind| kind.ends_with("_output")) {
             ItemKind::Output { call: None }
@@ -152,13 +152,13 @@ fn continues_content(part: &Part) -> bool {
     match part {
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => false,
         Part::Native(native) => {
-            matches!(NativeForm::of(native), Some(NativeForm::Content(_)) | None)
+            matches!(NativeForm::of_native(native), Some(NativeForm::Content(_)) | None)
         }
         _ => true,
     }
 }
 
 /// Returns whether the result answers one of the provider-executed calls with these ids.
-fn is_of_provider(by_provider: &HashSet<Option<&str>>, result: &ToolResult) -> bool {
-    result.call_id.is_some() && by_provider.contains(&result.call_id.as_deref())
+fn is_provider_executed(provider_call_ids: &HashSet<Option<&str>>, result: &ToolResult) -> bool {
+    result.call_id.is_some() && provider_call_ids.contains(&result.call_id.as_deref())
 }

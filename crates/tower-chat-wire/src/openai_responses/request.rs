@@ -65,7 +65,7 @@ pub(crate) fn render(
     form: Option<&RequestForm<'_>>,
 ) -> Object {
     let options = &*request.options;
-    let mut fields = with_extra(named(options, form, location), options);
+    let mut fields = with_extra(option_fields(options, form, location), options);
     let is_streamed = form.map_or(options.stream, |form| form.is_streamed);
     if form.is_some() && !is_streamed {
         fields.remove("stream");
@@ -115,7 +115,7 @@ fn may_reason(model: &str) -> bool {
     !WITHOUT_REASONING.iter().any(|start| name.starts_with(start))
 }
 
-fn named(
+fn option_fields(
     options: &ChatOptions,
     form: Option<&RequestForm<'_>>,
     location: &HistoryLocation,

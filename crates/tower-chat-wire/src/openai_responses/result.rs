@@ -54,7 +54,7 @@ pub(super) fn parse(
 /// Writes the item of a result. `call` is the type of the call that the result answers, if known.
 pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKind>) -> RawJson {
     let native = Fields::of_native(result.native.as_ref(), WIRE);
-    let was = native.as_ref().and_then(|native| OutputKind::of(&native.text("type")?));
+    let was = native.as_ref().and_then(|native| OutputKind::of_item(&native.text("type")?));
     let answers = call.and_then(|call| call.output.as_ref());
     let answers = answers.filter(|kind| can_represent(kind, result));
     let Some(kind) = was.or(answers).or(FUNCTION.output.as_ref()) else { return raw(&()) };
@@ -62,7 +62,7 @@ pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKi
     let mut fields = native.unwrap_or_default();
     fields.set("type", raw(kind.item));
     fields.set_text("call_id", id);
-    if let Some(output) = object(result, kind) {
+    if let Some(output) = object_output(result, kind) {
         fields.set(kind.field, output);
     } else if let Some(output) = content::render(&result.content, content::INPUT) {
         fields.set(kind.field, output);
@@ -70,15 +70,15 @@ pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKi
         fields.set(kind.field, raw(""));
     }
     if is_new {
-        adapt(&mut fields, kind, result);
+        set_required_fields(&mut fields, kind, result);
     }
     raw(&fields)
 }
 
 /// Returns the object that was read as the output, unless the application has changed it.
-fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
+fn object_output(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     let [Part::Native(native)] = result.content.as_slice() else { return None };
-    match NativeForm::of(native) {
+    match NativeForm::of_native(native) {
         Some(NativeForm::Message(_) | NativeForm::Content(_) | NativeForm::Item) => None,
         None => Fields::of_native(Some(native), WIRE)?.take(kind.field),
     }
@@ -87,25 +87,25 @@ fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
 /// Returns whether the result can be written as an output of this type. The output of a tool search
 /// must be a list of tools.
 fn can_represent(kind: &OutputKind, result: &ToolResult) -> bool {
-    kind.item != TOOL_SEARCH || tools_of(result).is_some()
+    kind.item != TOOL_SEARCH || tool_list(result).is_some()
 }
 
 const TOOL_SEARCH: &str = "tool_search_output";
 
 /// Returns the text of the result, if the text is a JSON list.
-fn tools_of(result: &ToolResult) -> Option<RawJson> {
+fn tool_list(result: &ToolResult) -> Option<RawJson> {
     let tools = result.text().parse::<RawJson>().ok();
     tools.filter(|tools| tools.get().starts_with('['))
 }
 
 /// Sets the fields that outputs of the provider's own tools require.
-fn adapt(fields: &mut Fields, kind: &OutputKind, result: &ToolResult) {
+fn set_required_fields(fields: &mut Fields, kind: &OutputKind, result: &ToolResult) {
     match kind.item {
         "apply_patch_call_output" => {
             fields.set("status", raw(if result.is_error { "failed" } else { "completed" }));
         }
         TOOL_SEARCH => {
-            if let Some(tools) = tools_of(result) {
+            if let Some(tools) = tool_list(result) {
                 fields.set(kind.field, tools);
             }
             fields.set("execution", raw("client"));

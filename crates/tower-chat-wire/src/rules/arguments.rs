@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// `arguments` of an object.
 pub(super) fn as_object(arguments: &str) -> Option<String> {
     let text = arguments.trim_start();
-    if text.starts_with('{') && is_value(text) {
+    if text.starts_with('{') && is_valid_json(text) {
         return None;
     }
     Some(match serde_json::from_str::<Value>(arguments) {
@@ -21,7 +21,7 @@ pub(super) fn as_object(arguments: &str) -> Option<String> {
 /// Returns whether the text is JSON that every parser accepts. A text that may contain an escape
 /// sequence or an exponent is parsed as a `Value`, because `IgnoredAny` does not refuse unpaired
 /// surrogates and numbers out of range.
-fn is_value(text: &str) -> bool {
+fn is_valid_json(text: &str) -> bool {
     if text.contains(['\\', 'e', 'E']) {
         serde_json::from_str::<Value>(text).is_ok()
     } else {

@@ -5,7 +5,7 @@ use std::{error::Error, fmt};
 use tower_chat_core::{ChatRequest, Media, Part, Retryability, Role};
 
 use super::{
-    media::{Count, is_accepted_from, is_image},
+    media::{MediaCount, is_accepted_from, is_image},
     service_rules::ServiceRules,
 };
 
@@ -86,7 +86,7 @@ pub fn check_new(request: &ChatRequest, rules: &ServiceRules) -> Result<(), Unsu
         .iter()
         .rposition(|message| matches!(message.role, Role::Assistant | Role::Tool))
         .map_or(0, |last| last + 1);
-    let mut count = Count::default();
+    let mut count = MediaCount::default();
     for message in messages.iter_from(request.history_len().max(answered)) {
         for media in message.parts.iter().filter_map(as_media) {
             if !is_accepted_from(message.role, media, rules) {

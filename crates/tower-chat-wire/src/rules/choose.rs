@@ -56,12 +56,12 @@ impl ServiceRules {
         // is started.
         let issuer = if is_local(name_of_host) { name_of_host } else { &host };
         let mut rules = known.map_or_else(|| Self::unknown(wire, issuer), KnownService::rules);
-        rules.adapt(known.map_or("", |known| known.name), model.unwrap_or_default());
+        rules.adapt_to_model(known.map_or("", |known| known.name), model.unwrap_or_default());
         rules
     }
 
     /// Adapts the rules to the model. `name` is the name of a known service, or empty.
-    fn adapt(&mut self, name: &str, model: &str) {
+    fn adapt_to_model(&mut self, name: &str, model: &str) {
         match (self.wire, name) {
             (BodyWire::Gemini, _) if requires_signatures(model) => {
                 self.foreign_calls = ForeignRule::Signature(gemini::STAND_IN);

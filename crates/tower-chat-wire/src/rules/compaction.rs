@@ -53,7 +53,9 @@ pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compa
     let mut changes = Vec::new();
     match first - kept.len() {
         0 => {}
-        count => changes.push(Change::new(ChangeKind::Message, covered(count, &rules.issuer))),
+        count => {
+            changes.push(Change::new(ChangeKind::Message, omission_text(count, &rules.issuer)))
+        }
     }
     for (message, index) in messages.iter_from(first).zip(first..) {
         let is_unusable = |part| {
@@ -80,7 +82,7 @@ pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compa
     Some(Compacted { messages: kept.into_iter().collect(), begins_with_summary, changes })
 }
 
-fn covered(count: usize, issuer: &str) -> String {
+fn omission_text(count: usize, issuer: &str) -> String {
     match count {
         1 => format!("1 message is not sent, because {issuer} has summarized it"),
         _ => {

@@ -18,7 +18,7 @@ use crate::{body::BodyWire, fields::Fields};
 ///
 /// Checks only the wires Bedrock Converse and Responses. On the wire Anthropic, the writer of the
 /// body omits these calls.
-pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String> {
+pub(super) fn unanswered_call_ids(messages: &Messages, wire: BodyWire) -> HashSet<String> {
     let mut calls = HashSet::new();
     if !matches!(wire, BodyWire::BedrockConverse | BodyWire::OpenAiResponses) {
         return calls;
@@ -29,27 +29,27 @@ pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String>
         if message.role != Role::Assistant {
             next = Some(message);
         } else if next.is_some_and(|next| next.results().next().is_none()) {
-            calls.extend(message.parts.iter().filter_map(|part| call_of(part, wire)));
+            calls.extend(message.parts.iter().filter_map(|part| provider_call_id(part, wire)));
         }
     }
     if !calls.is_empty() {
         let answers = messages.iter().filter(|message| message.role == Role::Assistant);
         let parts = answers.flat_map(|message| &message.parts);
-        let answered: HashSet<_> = parts.filter_map(|part| result_of(part, wire)).collect();
+        let answered: HashSet<_> = parts.filter_map(|part| result_call_id(part, wire)).collect();
         calls.retain(|id| !answered.contains(id));
     }
     calls
 }
 
 /// Returns the id of a provider-executed call whose item does not contain the result.
-pub(super) fn call_of(part: &Part, wire: BodyWire) -> Option<String> {
+pub(super) fn provider_call_id(part: &Part, wire: BodyWire) -> Option<String> {
     match part {
         Part::ToolCall(call) if call.provider_executed && wire == BodyWire::OpenAiResponses => {
             let kind = Fields::of_native(call.native.as_ref(), wire_name(wire))?.text("type")?;
             matches!(kind.as_str(), "shell_call" | "tool_search_call").then(|| call.id.clone())?
         }
         Part::Native(native) => {
-            let block = block(native, wire, "toolUse")?;
+            let block = bedrock_block(native, wire, "toolUse")?;
             let is_of_client = block.text("type").is_none_or(|kind| kind == "tool_use");
             if is_of_client { None } else { block.text("toolUseId") }
         }
@@ -58,7 +58,7 @@ pub(super) fn call_of(part: &Part, wire: BodyWire) -> Option<String> {
 }
 
 /// Returns the call id of a result. Returns `None` for any other part.
-fn result_of(part: &Part, wire: BodyWire) -> Option<String> {
+fn result_call_id(part: &Part, wire: BodyWire) -> Option<String> {
     match part {
         Part::ToolResult(result) => result.call_id.clone(),
         Part::Native(native) if wire == BodyWire::OpenAiResponses => {
@@ -66,14 +66,14 @@ fn result_of(part: &Part, wire: BodyWire) -> Option<String> {
             item.text("type").filter(|kind| kind.ends_with("_output"))?;
             item.text("call_id")
         }
-        Part::Native(native) => block(native, wire, "toolResult")?.text("toolUseId"),
+        Part::Native(native) => bedrock_block(native, wire, "toolResult")?.text("toolUseId"),
         _ => None,
     }
 }
 
 /// Returns the field `toolUse` or `toolResult` of a block of Bedrock that is stored as a native
 /// part.
-fn block(native: &Native, wire: BodyWire, kind: &str) -> Option<Fields> {
+fn bedrock_block(native: &Native, wire: BodyWire, kind: &str) -> Option<Fields> {
     if wire != BodyWire::BedrockConverse {
         return None;
     }

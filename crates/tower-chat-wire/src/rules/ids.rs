@@ -21,10 +21,10 @@ pub(super) struct CallIds {
     /// results that follow them.
     calls: Matcher<String>,
     /// The ids with which the calls of the round are sent, in the order of the calls.
-    sent: Vec<Option<String>>,
+    sent_ids: Vec<Option<String>>,
     /// The sent ids of the current round or, depending on the rule, of the whole conversation. No
     /// later call may have one of them.
-    taken: HashSet<String>,
+    used_ids: HashSet<String>,
     /// For each id that several calls have: the number that the id of the next such call ends with.
     next_number: HashMap<String, usize>,
     /// The number of calls in the current round or, depending on the rule, in the conversation.
@@ -38,24 +38,24 @@ impl CallIds {
         Self {
             rule,
             calls: Matcher::default(),
-            sent: Vec::new(),
-            taken: HashSet::new(),
+            sent_ids: Vec::new(),
+            used_ids: HashSet::new(),
             next_number: HashMap::new(),
             count: 0,
             is_answered: false,
         }
     }
 
-    /// Begins the next message. `asks` is whether the message has calls. An assistant message with
-    /// calls begins a new round if a message of another role precedes it.
-    pub(super) fn follow(&mut self, role: Role, asks: bool) {
+    /// Begins the next message. `has_calls` is whether the message has calls. An assistant message
+    /// with calls begins a new round if a message of another role precedes it.
+    pub(super) fn begin_message(&mut self, role: Role, has_calls: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
-        } else if asks && self.is_answered {
+        } else if has_calls && self.is_answered {
             self.calls = Matcher::default();
-            self.sent.clear();
+            self.sent_ids.clear();
             if self.rule.unique == Unique::Answer {
-                self.taken.clear();
+                self.used_ids.clear();
                 self.next_number.clear();
                 self.count = 0;
             }
@@ -69,13 +69,13 @@ impl CallIds {
         let original = id.unwrap_or_default();
         let sent = match (original.is_empty(), self.rule.required) {
             (true, false) => id.map(str::to_owned),
-            (true, true) => Some(self.free(format!("call_{}", self.count))),
-            (false, _) => Some(self.free(self.fitting(original))),
+            (true, true) => Some(self.unused_id(format!("call_{}", self.count))),
+            (false, _) => Some(self.unused_id(self.acceptable(original))),
         };
         self.count += 1;
-        self.taken.extend(sent.clone());
+        self.used_ids.extend(sent.clone());
         self.calls.push(Candidate::of_id(id).into_owned());
-        self.sent.push(sent.clone());
+        self.sent_ids.push(sent.clone());
         sent
     }
 
@@ -83,15 +83,15 @@ impl CallIds {
     /// result answers no call, returns the result's own id in a form that the service accepts.
     pub(super) fn result(&mut self, id: Option<&str>) -> Option<String> {
         match self.calls.answer(Target::id(id)) {
-            Answers::Call(call) => self.sent.get(call).cloned().flatten(),
+            Answers::Call(call) => self.sent_ids.get(call).cloned().flatten(),
             Answers::Again | Answers::Nothing if !self.rule.required => id.map(str::to_owned),
-            Answers::Again | Answers::Nothing => Some(self.fitting(id.unwrap_or("call"))),
+            Answers::Again | Answers::Nothing => Some(self.acceptable(id.unwrap_or("call"))),
         }
     }
 
     /// Returns the id itself if the service accepts it. Otherwise returns an accepted id that
     /// depends only on the original id.
-    fn fitting(&self, id: &str) -> String {
+    fn acceptable(&self, id: &str) -> String {
         let is_accepted = |it: char| match self.rule.form {
             IdForm::Any => true,
             IdForm::Word | IdForm::Nine => is_word(it),
@@ -111,8 +111,8 @@ impl CallIds {
     }
 
     /// Returns the wanted id. If an earlier call has this id, appends a number to it.
-    fn free(&mut self, wanted: String) -> String {
-        if !self.taken.contains(&wanted) {
+    fn unused_id(&mut self, wanted: String) -> String {
+        if !self.used_ids.contains(&wanted) {
             return wanted;
         }
         let number = self.next_number.entry(wanted.clone()).or_insert(2);
@@ -121,7 +121,7 @@ impl CallIds {
             let room = self.rule.max_length.max(24).saturating_sub(end.len());
             let id: String = wanted.chars().take(room).chain(end.chars()).collect();
             *number += 1;
-            if !self.taken.contains(&id) {
+            if !self.used_ids.contains(&id) {
                 return id;
             }
         }
@@ -141,9 +141,9 @@ mod tests {
         for (unique, second) in [(Unique::Request, "call_1_2"), (Unique::Answer, "call_1")] {
             let mut ids = ids(IdForm::Word, 40, unique);
             for sent in ["call_1", second] {
-                ids.follow(Role::Assistant, true);
+                ids.begin_message(Role::Assistant, true);
                 assert_eq!(ids.call(Some("call_1")).as_deref(), Some(sent));
-                ids.follow(Role::Tool, false);
+                ids.begin_message(Role::Tool, false);
                 assert_eq!(ids.result(Some("call_1")).as_deref(), Some(sent));
             }
         }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn missing_equal_invalid_and_long_call_ids_become_valid_and_results_get_the_same_ids() {
         let mut ids = ids(IdForm::Word, 40, Unique::Request);
-        ids.follow(Role::Assistant, true);
+        ids.begin_message(Role::Assistant, true);
         let long = "x".repeat(83);
         let own = [None, Some(""), Some("a"), Some("a"), Some("functions.f:0"), Some(&*long)];
         let sent = own.map(|id| ids.call(id).expect("an id"));
@@ -160,7 +160,7 @@ mod tests {
             assert!(!id.is_empty() && id.len() <= 40 && id.chars().all(is_word), "{id}");
         }
         assert_eq!(sent.iter().collect::<HashSet<_>>().len(), sent.len(), "{sent:?}");
-        ids.follow(Role::Tool, false);
+        ids.begin_message(Role::Tool, false);
         for (own, sent) in own.into_iter().zip(&sent) {
             assert_eq!(ids.result(own).as_ref(), Some(sent), "{own:?}");
         }

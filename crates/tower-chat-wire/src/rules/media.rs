@@ -24,12 +24,12 @@ pub(super) fn is_accepted_from(role: Role, media: &Media, rules: &ServiceRules) 
 
 /// The numbers of images and of other media (documents) in one message.
 #[derive(Debug, Default)]
-pub(super) struct Count {
+pub(super) struct MediaCount {
     images: usize,
     documents: usize,
 }
 
-impl Count {
+impl MediaCount {
     /// Counts these media, unless the message would then contain too many. Returns whether the
     /// media were counted.
     pub(super) fn admit(&mut self, media: &Media, rule: &MediaRule) -> bool {
@@ -51,7 +51,7 @@ pub(super) fn is_image(media: &Media) -> bool {
 /// Returns the media with a normalized media type: in lower case, without parameters, and with
 /// `image/jpeg` instead of `image/jpg`. Returns `None` if the type is already normalized. Also
 /// returns `None` for media with a native item, the JSON in which they were received.
-pub(super) fn normal(media: &Media) -> Option<Media> {
+pub(super) fn normalized(media: &Media) -> Option<Media> {
     if media.native.is_some() {
         return None;
     }
@@ -61,13 +61,13 @@ pub(super) fn normal(media: &Media) -> Option<Media> {
 }
 
 /// Returns the sentence that replaces media that the service does not accept.
-pub(super) fn sentence(media: &Media) -> String {
-    described(media, "this model cannot read it here")
+pub(super) fn unsupported_sentence(media: &Media) -> String {
+    description(media, "this model cannot read it here")
 }
 
 /// Returns the sentence that replaces media that the service has refused.
 pub(super) fn refused_sentence(media: &Media) -> String {
-    described(media, "the service has refused it")
+    description(media, "the service has refused it")
 }
 
 /// Returns the sentence that replaces a text that the service has refused.
@@ -75,7 +75,7 @@ pub(super) fn refused_text_sentence(text: &str) -> String {
     format!("[A text of {} is not shown: the service has refused it.]", size(text.len()))
 }
 
-fn described(media: &Media, why: &str) -> String {
+fn description(media: &Media, why: &str) -> String {
     let kind = &media.media_type;
     let position = match &media.source {
         MediaSource::Base64(data) => format!("of {}", size(data.len() / 4 * 3)),

@@ -40,7 +40,7 @@ impl NameMap {
     }
 
     /// Returns the name to send for a tool, or `None` if the service accepts the tool's own name.
-    pub(super) fn sent(&mut self, name: &str, rule: &NameRule) -> Option<String> {
+    pub(super) fn map_name(&mut self, name: &str, rule: &NameRule) -> Option<String> {
         if rule.accepts(name) {
             return None;
         }
@@ -69,7 +69,7 @@ fn mapped(name: &str, rule: &NameRule) -> String {
 }
 
 /// Returns the name to send for the author of a message, if any of its characters are accepted.
-pub(super) fn author(author: &str, rule: &NameRule) -> Option<String> {
+pub(super) fn author_name(author: &str, rule: &NameRule) -> Option<String> {
     let characters = author.chars().map(|it| if is_word(it) { it } else { '_' });
     let sent: String = characters.take(rule.max_length).collect();
     sent.contains(|it: char| it.is_ascii_alphanumeric()).then_some(sent)
@@ -94,17 +94,17 @@ mod tests {
     fn a_valid_tool_name_is_unchanged_and_an_invalid_name_becomes_valid() {
         let mut names = NameMap::default();
         for name in ["weather", "get_weather-2", "_", &"a".repeat(64)] {
-            assert_eq!(names.sent(name, &RULE), None, "{name}");
+            assert_eq!(names.map_name(name, &RULE), None, "{name}");
         }
         assert!(names.is_empty());
         let long = "x".repeat(240);
         let odd =
             ["", "get weather", "wetter.köln", "1st", "-a", "日本", "___ ", &long, "functions.f:0"];
         for name in odd {
-            let sent = names.sent(name, &RULE).expect("another name");
+            let sent = names.map_name(name, &RULE).expect("another name");
             assert!(RULE.accepts(&sent), "{name:?} is sent as {sent:?}");
             assert_eq!(names.original(&sent), Some(name));
-            assert_eq!(names.sent(name, &RULE).as_deref(), Some(&*sent));
+            assert_eq!(names.map_name(name, &RULE).as_deref(), Some(&*sent));
         }
         assert_eq!(names.originals.len(), odd.len());
     }
@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn invalid_names_that_would_become_equal_get_distinct_names() {
         let mut names = NameMap::default();
-        let sent = |names: &mut NameMap, name: &str| names.sent(name, &RULE).expect("another name");
+        let sent =
+            |names: &mut NameMap, name: &str| names.map_name(name, &RULE).expect("another name");
         assert_ne!(sent(&mut names, "get weather"), sent(&mut names, "get.weather"));
         let (one, other) = (format!("{}1", "x".repeat(64)), format!("{}2", "x".repeat(64)));
         assert_ne!(sent(&mut names, &one), sent(&mut names, &other));

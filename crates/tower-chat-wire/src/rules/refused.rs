@@ -22,12 +22,12 @@ pub(super) struct Refused(HashMap<MessageId, Vec<ContentKind>>);
 pub(super) struct Replaced {
     pub(super) message: Arc<Message>,
     /// A description of each replacement.
-    pub(super) what: Vec<String>,
+    pub(super) descriptions: Vec<String>,
 }
 
 impl Refused {
     /// Collects the content that this service has refused, from the [`RefusalMarks`] of a request.
-    pub(super) fn of(request: &ChatRequest, rules: &ServiceRules) -> Self {
+    pub(super) fn of_request(request: &ChatRequest, rules: &ServiceRules) -> Self {
         let mut refused = Self::default();
         if let Some(marks) = request.extensions.get::<RefusalMarks>() {
             marks.of_issuer(&rules.issuer).for_each(|mark| refused.add(mark));
@@ -43,22 +43,24 @@ impl Refused {
     /// was replaced.
     pub(super) fn replace(&self, message: &Message) -> Option<Replaced> {
         let kinds = self.0.get(&message.id?)?;
-        let mut replacing = Replacing { kinds, what: Vec::new() };
-        let parts = message.parts.iter().map(|part| replacing.part(message.role, part)).collect();
-        let what = replacing.what;
-        (!what.is_empty()).then(|| Replaced { message: Arc::new(message.with_parts(parts)), what })
+        let mut replacer = Replacer { kinds, descriptions: Vec::new() };
+        let parts =
+            message.parts.iter().map(|part| replacer.replace_in_part(message.role, part)).collect();
+        let descriptions = replacer.descriptions;
+        (!descriptions.is_empty())
+            .then(|| Replaced { message: Arc::new(message.with_parts(parts)), descriptions })
     }
 }
 
-struct Replacing<'r> {
+struct Replacer<'r> {
     kinds: &'r [ContentKind],
-    what: Vec<String>,
+    descriptions: Vec<String>,
 }
 
-impl Replacing<'_> {
-    fn part(&mut self, role: Role, part: &Part) -> Part {
+impl Replacer<'_> {
+    fn replace_in_part(&mut self, role: Role, part: &Part) -> Part {
         if let Part::ToolResult(result) = part {
-            return Part::ToolResult(self.result(result));
+            return Part::ToolResult(self.replace_in_result(result));
         }
         let kind = ContentKind::of_part(role, part).filter(|kind| self.kinds.contains(kind));
         let Some(kind) = kind else { return part.clone() };
@@ -67,7 +69,7 @@ impl Replacing<'_> {
             Part::Text(Text { text, .. }) => media::refused_text_sentence(text),
             part => return part.clone(),
         };
-        self.what.push(format!(
+        self.descriptions.push(format!(
             "{} {} that the service has refused is replaced by a sentence",
             article(kind),
             kind.name()
@@ -77,12 +79,13 @@ impl Replacing<'_> {
 
     /// Returns the result with sentences instead of the refused content. If content was replaced,
     /// also removes the native item, which may contain the same content.
-    fn result(&mut self, result: &ToolResult) -> ToolResult {
-        let before = self.what.len();
-        let content = result.content.iter().map(|part| self.part(Role::Tool, part)).collect();
+    fn replace_in_result(&mut self, result: &ToolResult) -> ToolResult {
+        let before = self.descriptions.len();
+        let content =
+            result.content.iter().map(|part| self.replace_in_part(Role::Tool, part)).collect();
         let mut sent = result.clone();
         sent.content = content;
-        if self.what.len() > before {
+        if self.descriptions.len() > before {
             sent.native = None;
         }
         sent

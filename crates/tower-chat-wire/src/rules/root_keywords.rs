@@ -29,7 +29,7 @@ pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
         return false;
     }
     fields.retain(|keyword, _| !refused.contains(&keyword.as_str()));
-    let object = MergedSchema::of(&root, &root, 0);
+    let object = MergedSchema::of_schema(&root, &root, 0);
     if !object.sentences.is_empty() {
         let description = fields.get("description").and_then(Value::as_str).into_iter();
         let sentences: Vec<&str> =
@@ -58,7 +58,7 @@ struct MergedSchema {
 impl MergedSchema {
     /// Reads a schema. `root` is the whole schema of the tool, in which references are resolved.
     /// `depth` is the number of references and subschemas between `root` and this schema.
-    fn of(schema: &Value, root: &Value, depth: usize) -> Self {
+    fn of_schema(schema: &Value, root: &Value, depth: usize) -> Self {
         let mut object = Self::default();
         let Some(fields) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else { return object };
         if let Some(properties) = fields.get("properties").and_then(Value::as_object) {
@@ -68,22 +68,22 @@ impl MergedSchema {
             );
         }
         object.require(fields.get("required").and_then(Value::as_array).into_iter().flatten());
-        if let Some(target) = referenced(fields, root) {
-            object.add(Self::of(target, root, depth + 1));
+        if let Some(target) = referenced_schema(fields, root) {
+            object.merge(Self::of_schema(target, root, depth + 1));
         }
         for schema in subschemas(fields, "allOf") {
-            object.add(Self::of(schema, root, depth + 1));
+            object.merge(Self::of_schema(schema, root, depth + 1));
         }
         for keyword in ["anyOf", "oneOf"] {
             let schemas = subschemas(fields, keyword);
-            object.add_any_of(schemas.map(|it| Self::of(it, root, depth + 1)).collect());
+            object.merge_any_of(schemas.map(|it| Self::of_schema(it, root, depth + 1)).collect());
         }
         object
     }
 
     /// Merges a subschema of `allOf` or the target of a reference. The arguments of a call must
     /// satisfy it, too.
-    fn add(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         self.add_properties(other.properties);
         for name in other.required {
             self.require_name(name);
@@ -93,7 +93,7 @@ impl MergedSchema {
 
     /// Merges the subschemas of an `anyOf` or `oneOf`. The arguments of a call must satisfy one of
     /// them.
-    fn add_any_of(&mut self, schemas: Vec<Self>) {
+    fn merge_any_of(&mut self, schemas: Vec<Self>) {
         let Some((first, others)) = schemas.split_first() else { return };
         let is_common = |name: &&String| others.iter().all(|other| other.required.contains(name));
         for name in first.required.iter().filter(is_common) {
@@ -160,7 +160,7 @@ fn subschemas<'s>(
 }
 
 /// Returns the target of the schema's `$ref` in `root`.
-fn referenced<'s>(fields: &Map<String, Value>, root: &'s Value) -> Option<&'s Value> {
+fn referenced_schema<'s>(fields: &Map<String, Value>, root: &'s Value) -> Option<&'s Value> {
     root.pointer(fields.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
 

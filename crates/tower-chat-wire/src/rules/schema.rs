@@ -3,12 +3,12 @@
 use serde_json::{Map, Value};
 
 /// The keywords with a schema as their value.
-const ONE: [&str; 8] =
+const SCHEMA_KEYWORDS: [&str; 8] =
     ["items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"];
 /// The keywords with a list of schemas as their value.
-const SOME: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+const SCHEMA_LIST_KEYWORDS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 /// The keywords with an object of named schemas as their value.
-const NAMED: [&str; 5] =
+const SCHEMA_MAP_KEYWORDS: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// The maximum depth of nested schemas. A schema at a greater depth is not changed.
@@ -33,12 +33,12 @@ pub(super) enum Demands {
 /// - For OpenAI, every schema of an array must have `items`: "array schema missing items"
 ///   (<https://github.com/PrefectHQ/fastmcp/issues/2464>).
 pub(super) fn complete(schema: &mut Value, demands: Demands) -> bool {
-    let has_root = add_root(schema);
-    add_at(schema, demands, 0) || has_root
+    let has_root = add_root_type(schema);
+    add_missing_fields(schema, demands, 0) || has_root
 }
 
 /// Adds the type `object` to the schema of a tool, if the schema has fields but no type.
-fn add_root(schema: &mut Value) -> bool {
+fn add_root_type(schema: &mut Value) -> bool {
     let Value::Object(fields) = schema else { return false };
     let is_missing = !fields.is_empty() && fields.get("type").is_none_or(Value::is_null);
     if is_missing {
@@ -47,19 +47,19 @@ fn add_root(schema: &mut Value) -> bool {
     is_missing
 }
 
-fn add_at(schema: &mut Value, demands: Demands, depth: usize) -> bool {
+fn add_missing_fields(schema: &mut Value, demands: Demands, depth: usize) -> bool {
     let Value::Object(fields) = schema else { return false };
     if depth > MAX_DEPTH {
         return false;
     }
     let mut has_added = false;
-    if is_of(fields, "object") && !fields.get("properties").is_some_and(Value::is_object) {
+    if has_type(fields, "object") && !fields.get("properties").is_some_and(Value::is_object) {
         fields.insert("properties".to_owned(), Value::Object(Map::new()));
         has_added = true;
     }
     let has_items = |items: &Value| items.is_object() || items.is_array() || items.is_boolean();
     if demands == Demands::OpenAi
-        && is_of(fields, "array")
+        && has_type(fields, "array")
         && !fields.get("items").is_some_and(has_items)
     {
         fields.insert("items".to_owned(), Value::Object(Map::new()));
@@ -68,17 +68,19 @@ fn add_at(schema: &mut Value, demands: Demands, depth: usize) -> bool {
     for (name, value) in fields {
         let name = name.as_str();
         match value {
-            Value::Object(named) if NAMED.contains(&name) => {
+            Value::Object(named) if SCHEMA_MAP_KEYWORDS.contains(&name) => {
                 for schema in named.values_mut() {
-                    has_added |= add_at(schema, demands, depth + 1);
+                    has_added |= add_missing_fields(schema, demands, depth + 1);
                 }
             }
-            Value::Array(schemas) if SOME.contains(&name) || name == "items" => {
+            Value::Array(schemas) if SCHEMA_LIST_KEYWORDS.contains(&name) || name == "items" => {
                 for schema in schemas {
-                    has_added |= add_at(schema, demands, depth + 1);
+                    has_added |= add_missing_fields(schema, demands, depth + 1);
                 }
             }
-            value if ONE.contains(&name) => has_added |= add_at(value, demands, depth + 1),
+            value if SCHEMA_KEYWORDS.contains(&name) => {
+                has_added |= add_missing_fields(value, demands, depth + 1)
+            }
             _ => {}
         }
     }
@@ -86,7 +88,7 @@ fn add_at(schema: &mut Value, demands: Demands, depth: usize) -> bool {
 }
 
 /// Returns whether the field `type` of the schema is `wanted`, or a list that contains `wanted`.
-fn is_of(fields: &Map<String, Value>, wanted: &str) -> bool {
+fn has_type(fields: &Map<String, Value>, wanted: &str) -> bool {
     match fields.get("type") {
         Some(Value::String(kind)) => kind == wanted,
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),

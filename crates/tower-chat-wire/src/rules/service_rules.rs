@@ -182,7 +182,7 @@ impl MediaRule {
     };
 
     /// Creates a rule that accepts these kinds of media, and replaces other media with a sentence.
-    pub(super) const fn of(kinds: &'static [MediaKind]) -> Self {
+    pub(super) const fn accepting(kinds: &'static [MediaKind]) -> Self {
         Self { kinds, ..Self::NONE }
     }
 

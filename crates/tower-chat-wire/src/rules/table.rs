@@ -17,7 +17,7 @@ pub fn table() -> String {
     let mut text = String::from(HEAD);
     for known in KNOWN {
         let _ = write!(text, "\n## {} ({})\n\n", known.name, wire(known.wire));
-        let _ = writeln!(text, "{}\n", chosen(known));
+        let _ = writeln!(text, "{}\n", when_chosen(known));
         text.push_str("| rule | value | source |\n|---|---|---|\n");
         for (field, value) in rows(&known.rules()) {
             let sources: Vec<&str> =
@@ -52,7 +52,7 @@ fn wire(wire: BodyWire) -> &'static str {
     }
 }
 
-fn chosen(known: &KnownService) -> String {
+fn when_chosen(known: &KnownService) -> String {
     if known.hosts.is_empty() {
         return "Its address is the user's own: set the rules, or use its own client.".to_owned();
     }

@@ -32,10 +32,10 @@ pub(super) fn is_enabled(extra: &Map<String, Value>, wire: BodyWire) -> bool {
         }
         _ => Some(extra),
     };
-    fields.is_some_and(|fields| OPTIONS.iter().any(|name| enables(fields.get(*name))))
+    fields.is_some_and(|fields| OPTIONS.iter().any(|name| enables_thinking(fields.get(*name))))
 }
 
-fn enables(option: Option<&Value>) -> bool {
+fn enables_thinking(option: Option<&Value>) -> bool {
     let kind = option.and_then(|option| option.get("type"));
     kind.is_some_and(|kind| kind == "enabled")
 }
@@ -44,16 +44,16 @@ fn enables(option: Option<&Value>) -> bool {
 pub(super) fn disable(extra: &mut Map<String, Value>, wire: BodyWire) {
     if wire == BodyWire::BedrockConverse {
         if let Some(Value::Object(fields)) = extra.get_mut(bedrock_converse::MODEL_FIELDS) {
-            remove(fields);
+            remove_thinking(fields);
         }
     } else {
-        remove(extra);
+        remove_thinking(extra);
     }
 }
 
-fn remove(fields: &mut Map<String, Value>) {
+fn remove_thinking(fields: &mut Map<String, Value>) {
     for name in OPTIONS {
-        if enables(fields.get(name)) {
+        if enables_thinking(fields.get(name)) {
             fields.remove(name);
         }
     }
@@ -69,14 +69,14 @@ fn remove(fields: &mut Map<String, Value>) {
 
 /// Returns whether the messages end with results, and the first answer of the current turn is sent
 /// without a thinking block at its beginning.
-pub(super) fn continues_without(messages: &[Arc<Message>], wire: BodyWire) -> bool {
+pub(super) fn continues_without_thinking(messages: &[Arc<Message>], wire: BodyWire) -> bool {
     let mut has_results = false;
     let mut begins_with_thinking = None;
     for message in messages.iter().rev() {
         match message.role {
             // The loop runs backwards, so that the first answer of the turn sets this variable
             // last.
-            Role::Assistant => begins_with_thinking = Some(begins(message, wire)),
+            Role::Assistant => begins_with_thinking = Some(starts_with_thinking(message, wire)),
             // Instructions do not end a turn, because the wires send them separately from the
             // messages.
             Role::System | Role::Developer => {}
@@ -94,7 +94,7 @@ fn has_only_results(message: &Message) -> bool {
     message.parts.iter().all(|part| matches!(part, Part::ToolResult(_)))
 }
 
-fn begins(message: &Message, wire: BodyWire) -> bool {
+fn starts_with_thinking(message: &Message, wire: BodyWire) -> bool {
     let mut parts = message.parts.iter().filter(|part| !matches!(part, Part::Native(_)));
     matches!(parts.next(), Some(Part::Reasoning(reasoning)) if is_sent(reasoning, wire))
 }

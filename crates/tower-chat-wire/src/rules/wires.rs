@@ -68,7 +68,8 @@ pub(super) const GEMINI: &[MediaKind] = &[
 ];
 
 /// The rule for names of 1 to 64 ASCII letters, digits, `_` and `-`.
-pub(super) const WORDS: NameRule = NameRule { also: "", begins_with_letter: false, max_length: 64 };
+pub(super) const WORD_NAMES: NameRule =
+    NameRule { also: "", begins_with_letter: false, max_length: 64 };
 /// The rule for ids of 1 to 64 ASCII letters, digits, `_` and `-`. Each call must have an id, and
 /// the ids in one answer must be unique.
 pub(super) const WORD_IDS: IdRule =
@@ -90,11 +91,11 @@ impl ServiceRules {
         let rules = Self {
             wire,
             issuer: issuer.into(),
-            tool_names: WORDS,
+            tool_names: WORD_NAMES,
             call_ids: WORD_IDS,
             arguments: ArgumentRule::Object,
             tool_media: ATTACHMENTS_AFTER_RESULTS,
-            user_media: MediaRule::of(ANYTHING),
+            user_media: MediaRule::accepting(ANYTHING),
             assistant_media: false,
             error_results: ResultRule::Any,
             own_reasoning: ReasoningRule::Sent,
@@ -108,26 +109,26 @@ impl ServiceRules {
             refused_in_schemas: &[],
             answer_after_results: false,
             content_lists: ListRule::Any,
-            author_names: Some(WORDS),
+            author_names: Some(WORD_NAMES),
         };
         match wire {
             BodyWire::OpenAiChat => rules,
             BodyWire::OpenAiResponses => {
-                Self { tool_media: MediaRule::of(RESPONSES_RESULTS), ..rules }
+                Self { tool_media: MediaRule::accepting(RESPONSES_RESULTS), ..rules }
             }
             BodyWire::Anthropic => Self {
                 call_ids: IdRule { max_length: 256, ..WORD_IDS },
-                tool_media: MediaRule::of(ANTHROPIC),
-                user_media: MediaRule::of(ANTHROPIC),
+                tool_media: MediaRule::accepting(ANTHROPIC),
+                user_media: MediaRule::accepting(ANTHROPIC),
                 error_results: ResultRule::TextOnly,
                 thinking_first: true,
                 ..rules
             },
             BodyWire::Gemini => Self {
-                tool_names: NameRule { also: ".:", begins_with_letter: true, ..WORDS },
+                tool_names: NameRule { also: ".:", begins_with_letter: true, ..WORD_NAMES },
                 call_ids: ANY_IDS,
-                tool_media: MediaRule::of(GEMINI),
-                user_media: MediaRule::of(GEMINI),
+                tool_media: MediaRule::accepting(GEMINI),
+                user_media: MediaRule::accepting(GEMINI),
                 assistant_media: true,
                 ..rules
             },
@@ -136,7 +137,7 @@ impl ServiceRules {
                     max_images: Some(20),
                     max_documents: Some(5),
                     named_documents: true,
-                    ..MediaRule::of(BEDROCK)
+                    ..MediaRule::accepting(BEDROCK)
                 };
                 Self {
                     tool_media: media,
@@ -148,16 +149,16 @@ impl ServiceRules {
                 }
             }
             BodyWire::Cohere => Self {
-                tool_names: NameRule { begins_with_letter: true, ..WORDS },
+                tool_names: NameRule { begins_with_letter: true, ..WORD_NAMES },
                 call_ids: IdRule { required: true, ..ANY_IDS },
                 tool_media: MediaRule::NONE,
-                user_media: MediaRule::of(IMAGES),
+                user_media: MediaRule::accepting(IMAGES),
                 ..rules
             },
             BodyWire::Ollama => Self {
                 call_ids: ANY_IDS,
-                tool_media: MediaRule::of(IMAGE_BYTES),
-                user_media: MediaRule::of(IMAGE_BYTES),
+                tool_media: MediaRule::accepting(IMAGE_BYTES),
+                user_media: MediaRule::accepting(IMAGE_BYTES),
                 assistant_media: true,
                 ..rules
             },

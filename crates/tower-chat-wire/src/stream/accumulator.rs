@@ -39,7 +39,7 @@ pub type Object = BTreeMap<String, RawJson>;
 pub struct Accumulator {
     fields: BTreeMap<String, Value>,
     /// The name of the field that contains this object. Empty for the outermost object.
-    within: String,
+    parent_field: String,
     /// The number of accumulated objects that contain this object.
     depth: usize,
 }
@@ -59,10 +59,10 @@ enum Value {
 
 const DETAILS: &str = "reasoning_details";
 
-/// Returns whether services send the strings of the field `name` in pieces. `within` is the name of
-/// the field that contains the object, and empty for the outermost object.
-fn continues(within: &str, name: &str) -> bool {
-    match within {
+/// Returns whether services send the strings of the field `name` in pieces. `parent_field` is the
+/// name of the field that contains the object, and empty for the outermost object.
+fn arrives_in_pieces(parent_field: &str, name: &str) -> bool {
+    match parent_field {
         "" => matches!(
             name,
             "content"
@@ -106,7 +106,7 @@ impl Accumulator {
         let kind = json.get().as_bytes().first().copied();
         let Some(value) = self.fields.get_mut(&name) else {
             // A first `null` is stored, and replaced by any later value.
-            let value = Value::new(&self.within, &name, json, self.depth);
+            let value = Value::new(&self.parent_field, &name, json, self.depth);
             self.fields.insert(name, value);
             return;
         };
@@ -118,15 +118,17 @@ impl Accumulator {
             (Value::Object(fields), Some(b'{')) => fields.push(json.parse().unwrap_or_default()),
             // An empty string does not replace the previous string.
             (Value::Last(_), Some(b'"')) if json.get() == r#""""# => {}
-            (value, _) => *value = Value::new(&self.within, &name, json, self.depth),
+            (value, _) => *value = Value::new(&self.parent_field, &name, json, self.depth),
         }
     }
 }
 
 impl Value {
-    fn new(within: &str, name: &str, json: RawJson, depth: usize) -> Self {
+    fn new(parent_field: &str, name: &str, json: RawJson, depth: usize) -> Self {
         match json.get().as_bytes().first() {
-            Some(b'"') if continues(within, name) => Self::Text(as_text(&json).unwrap_or_default()),
+            Some(b'"') if arrives_in_pieces(parent_field, name) => {
+                Self::Text(as_text(&json).unwrap_or_default())
+            }
             Some(b'[') if name == DETAILS => {
                 let mut details = Details::default();
                 details.extend(&json);
@@ -138,8 +140,8 @@ impl Value {
                 Self::Items(items)
             }
             Some(b'{') if depth < MAX_DEPTH => {
-                let (fields, within) = (BTreeMap::new(), name.to_owned());
-                let mut fields = Accumulator { fields, within, depth: depth + 1 };
+                let (fields, parent_field) = (BTreeMap::new(), name.to_owned());
+                let mut fields = Accumulator { fields, parent_field, depth: depth + 1 };
                 fields.push(json.parse().unwrap_or_default());
                 Self::Object(fields)
             }

@@ -17,10 +17,10 @@ mod accumulator;
 mod body;
 mod depth;
 mod frame;
-mod halves;
 mod indexed;
 mod limits;
 mod response_accumulator;
+mod surrogates;
 mod updates;
 
 pub use self::{
@@ -33,4 +33,4 @@ pub use self::{
     response_accumulator::ResponseAccumulator,
     updates::{Updates, updates},
 };
-pub(crate) use self::{frame::DONE, halves::Halves};
+pub(crate) use self::{frame::DONE, surrogates::SurrogateJoiner};

@@ -47,8 +47,8 @@ where
     S: Stream<Item = Result<Frame, E>>,
     E: Into<AnswerError>,
 {
-    let reading = Reading { frames: Box::pin(frames), accumulator };
-    Updates { reading: Some(reading), ready: VecDeque::new() }
+    let open_stream = OpenStream { frames: Box::pin(frames), accumulator };
+    Updates { open_stream: Some(open_stream), ready: VecDeque::new() }
 }
 
 /// The stream that [`updates`] returns.
@@ -56,13 +56,13 @@ where
 #[must_use = "streams do nothing unless polled"]
 pub struct Updates<S> {
     /// The frames and the accumulator. `None` after the end of the answer.
-    reading: Option<Reading<S>>,
+    open_stream: Option<OpenStream<S>>,
     /// The updates that have not been yielded yet.
     ready: VecDeque<ChatUpdate>,
 }
 
 #[derive(Debug)]
-struct Reading<S> {
+struct OpenStream<S> {
     frames: Pin<Box<S>>,
     accumulator: Box<dyn ResponseAccumulator>,
 }
@@ -74,7 +74,7 @@ where
 {
     /// Passes the next frame, or `None` at the end, to the accumulator, and stores the updates.
     fn accept(&mut self, frame: Option<Result<Frame, E>>) -> Result<(), AnswerError> {
-        let Some(Reading { accumulator, .. }) = &mut self.reading else { return Ok(()) };
+        let Some(OpenStream { accumulator, .. }) = &mut self.open_stream else { return Ok(()) };
         match frame {
             Some(Ok(frame)) => {
                 self.ready.extend(accumulator.push(&frame)?);
@@ -88,7 +88,7 @@ where
     }
 
     fn end(&mut self) -> Result<(), AnswerError> {
-        let Some(Reading { accumulator, .. }) = self.reading.take() else { return Ok(()) };
+        let Some(OpenStream { accumulator, .. }) = self.open_stream.take() else { return Ok(()) };
         if !accumulator.is_complete() {
             let reason = "its stream ended before the service reported the end of the answer";
             return Err(AnswerError::truncated(accumulator.text(), reason));
@@ -112,10 +112,12 @@ where
             if let Some(update) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(update)));
             }
-            let Some(Reading { frames, .. }) = &mut self.reading else { return Poll::Ready(None) };
+            let Some(OpenStream { frames, .. }) = &mut self.open_stream else {
+                return Poll::Ready(None);
+            };
             let frame = ready!(frames.as_mut().poll_next(cx));
             if let Err(error) = self.accept(frame) {
-                self.reading = None;
+                self.open_stream = None;
                 self.ready.clear();
                 return Poll::Ready(Some(Err(error)));
             }

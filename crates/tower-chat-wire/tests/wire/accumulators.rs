@@ -121,7 +121,7 @@ const WIRES: [BodyWire; 7] = [
     BodyWire::Ollama,
 ];
 
-async fn read(
+async fn collect_updates(
     wire: BodyWire,
     frames: Vec<Result<Frame, AnswerError>>,
 ) -> (Vec<ChatUpdate>, Option<AnswerError>) {
@@ -154,7 +154,7 @@ async fn a_streamed_answer_equals_the_same_answer_received_whole() {
     for wire in WIRES {
         let (whole, frames) = recorded(wire);
         let answer = wire.parse_answer(&whole).unwrap();
-        let (updates, error) = read(wire, frames.into_iter().map(Ok).collect()).await;
+        let (updates, error) = collect_updates(wire, frames.into_iter().map(Ok).collect()).await;
         assert!(error.is_none(), "{wire:?}: {error:?}");
         assert_eq!(text_of(&updates), "It is.", "{wire:?}");
         let [.., ChatUpdate::Message(message), ChatUpdate::Finish(finish)] = updates.as_slice()
@@ -193,7 +193,7 @@ async fn a_streamed_summary_of_anthropic_is_the_same_item_as_in_a_whole_answer()
     let wire = BodyWire::Anthropic;
     let answer = wire.parse_answer(&whole).unwrap();
     let (updates, error) =
-        read(wire, frames.iter().map(|data| Ok(frame(None, data))).collect()).await;
+        collect_updates(wire, frames.iter().map(|data| Ok(frame(None, data))).collect()).await;
     assert!(error.is_none(), "{error:?}");
     let [.., ChatUpdate::Message(message), ChatUpdate::Finish(finish)] = updates.as_slice() else {
         panic!("{updates:?}")
@@ -228,7 +228,7 @@ async fn the_error_of_a_stream_that_ends_early_contains_the_received_text() {
         let complete = frames.iter().position(ends).unwrap_or(frames.len() - 1);
         for end in 0..=complete {
             let begun = || frames[..end].iter().cloned().map(Ok);
-            let (updates, error) = read(wire, begun().collect()).await;
+            let (updates, error) = collect_updates(wire, begun().collect()).await;
             let Some(AnswerError::Truncated { text, .. }) = &error else {
                 panic!("{wire:?} after {end}: {error:?}")
             };
@@ -237,7 +237,7 @@ async fn the_error_of_a_stream_that_ends_early_contains_the_received_text() {
 
             let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
             let broken = begun().chain([Err(AnswerError::interrupted(reset))]);
-            let (updates, error) = read(wire, broken.collect()).await;
+            let (updates, error) = collect_updates(wire, broken.collect()).await;
             let Some(AnswerError::Truncated { text, source: Some(_), .. }) = &error else {
                 panic!("{wire:?} after {end}: {error:?}")
             };
@@ -252,7 +252,7 @@ async fn an_error_after_the_end_of_an_answer_is_ignored() {
         let (_, frames) = recorded(wire);
         let late = AnswerError::malformed("late", "");
         let frames = frames.into_iter().map(Ok).chain([Err(late)]);
-        let (updates, error) = read(wire, frames.collect()).await;
+        let (updates, error) = collect_updates(wire, frames.collect()).await;
         assert!(error.is_none(), "{wire:?}: {error:?}");
         assert!(matches!(updates.last(), Some(ChatUpdate::Finish(_))), "{wire:?}");
     }

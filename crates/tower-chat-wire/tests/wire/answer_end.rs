@@ -18,7 +18,7 @@ fn streamed(wire: BodyWire, events: &[(&str, Value)]) -> Answer {
     accumulator.finish().unwrap()
 }
 
-fn cut_off(answer: &Answer) -> Vec<bool> {
+fn are_cut_off(answer: &Answer) -> Vec<bool> {
     answer.tool_calls().map(|call| call.is_cut_off).collect()
 }
 
@@ -38,7 +38,7 @@ fn a_token_limit_cuts_off_the_last_call_on_wires_whose_arguments_are_objects() {
             ("tool_use", [false, false]),
         ] {
             let answer = BodyWire::Anthropic.parse_answer(&body(reason)).unwrap();
-            assert_eq!(cut_off(&answer), expected, "{reason}");
+            assert_eq!(are_cut_off(&answer), expected, "{reason}");
         }
     }
     let begin = |index: u32, id: &str| {
@@ -51,14 +51,14 @@ fn a_token_limit_cuts_off_the_last_call_on_wires_whose_arguments_are_objects() {
     let end =
         ("message_delta", json!({"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}));
     let answer = streamed(BodyWire::Anthropic, &[begin(0, "a"), begin(1, "b"), end]);
-    assert_eq!(cut_off(&answer), [false, true]);
+    assert_eq!(are_cut_off(&answer), [false, true]);
     assert_eq!(answer.finish.reason, Some(FinishReason::Length));
 
     let call = |id: &str| json!({"toolUse": {"toolUseId": id, "name": "f", "input": {}}});
     let body = json!({"output": {"message": {"role": "assistant", "content": [call("a"), call("b")]}},
         "stopReason": "max_tokens"});
     let answer = BodyWire::BedrockConverse.parse_answer(&body.to_string()).unwrap();
-    assert_eq!(cut_off(&answer), [false, true]);
+    assert_eq!(are_cut_off(&answer), [false, true]);
     let begin = |index: u32, id: &str| {
         (
             "contentBlockStart",
@@ -68,17 +68,17 @@ fn a_token_limit_cuts_off_the_last_call_on_wires_whose_arguments_are_objects() {
     };
     let end = ("messageStop", json!({"stopReason": "max_tokens"}));
     let answer = streamed(BodyWire::BedrockConverse, &[begin(0, "a"), begin(1, "b"), end]);
-    assert_eq!(cut_off(&answer), [false, true]);
+    assert_eq!(are_cut_off(&answer), [false, true]);
     // A text follows the call, so the call was complete when the answer reached the limit.
     let body = json!({"role": "assistant", "stop_reason": "max_tokens", "content": [
         {"type": "tool_use", "id": "a", "name": "f", "input": {}}, {"type": "text", "text": "and"}]});
     let answer = BodyWire::Anthropic.parse_answer(&body.to_string()).unwrap();
-    assert_eq!(cut_off(&answer), [false]);
+    assert_eq!(are_cut_off(&answer), [false]);
 }
 
 /// Returns a paused answer, which ends with a provider-executed call, and the answer that continues
 /// it.
-fn paused() -> [Message; 2] {
+fn paused_and_continued() -> [Message; 2] {
     let parse = |content: Value| {
         let body = json!({"role": "assistant", "content": content}).to_string();
         let answer = BodyWire::Anthropic.parse_answer(&body).unwrap();
@@ -95,7 +95,7 @@ fn paused() -> [Message; 2] {
 }
 
 /// Returns the types of the blocks of each assistant message.
-fn blocks(messages: Vec<Message>) -> Vec<Vec<String>> {
+fn block_types(messages: Vec<Message>) -> Vec<Vec<String>> {
     let form = RequestForm::Anthropic { model: "claude-x" };
     let body = render_request(&ChatRequest::new(messages), form);
     let messages: Vec<Value> = body["messages"].parse().unwrap();
@@ -111,24 +111,24 @@ fn blocks(messages: Vec<Message>) -> Vec<Vec<String>> {
 
 #[test]
 fn a_provider_executed_call_without_a_result_is_sent_only_if_the_service_continues_it() {
-    let [begun, rest] = paused();
+    let [begun, rest] = paused_and_continued();
     let user = || Message::user("hi");
     let open = ["text", "server_tool_use"];
     // The paused answer is the last message.
-    assert_eq!(blocks(vec![user(), begun.clone()]), [open]);
+    assert_eq!(block_types(vec![user(), begun.clone()]), [open]);
     // The next answer continues the paused answer, and the service treats both as one answer.
     let whole = ["text", "server_tool_use", "web_search_tool_result", "text"];
-    assert_eq!(blocks(vec![user(), begun.clone(), rest.clone()]), [whole]);
-    assert_eq!(blocks(vec![user(), begun.clone(), rest, user()]), [whole]);
+    assert_eq!(block_types(vec![user(), begun.clone(), rest.clone()]), [whole]);
+    assert_eq!(block_types(vec![user(), begun.clone(), rest, user()]), [whole]);
     // The paused answer is followed by a user message, and its call has no result.
-    assert_eq!(blocks(vec![user(), begun.clone(), user()]), [["text"]]);
+    assert_eq!(block_types(vec![user(), begun.clone(), user()]), [["text"]]);
     // The same answer also contains a call of a client's tool. This call has a result, so the
     // service continues the provider-executed call.
     let mut beside = begun;
     beside.parts.push(tower_chat_core::ToolCall::new("toolu_1", "f", "{}").into());
     let result = Message::tool_results([ToolResult::new("toolu_1", "done")]);
     let all = ["text", "server_tool_use", "tool_use"];
-    assert_eq!(blocks(vec![user(), beside, result]), [all]);
+    assert_eq!(block_types(vec![user(), beside, result]), [all]);
 }
 
 #[test]
@@ -207,13 +207,13 @@ fn a_call_with_empty_arguments_before_a_limit_or_filter_is_cut_off_on_every_wire
         (BodyWire::OpenAiResponses, item("completed", "{}"), false),
     ] {
         let answer = wire.parse_answer(&body.to_string()).unwrap();
-        assert_eq!(cut_off(&answer), [expected], "{body}");
+        assert_eq!(are_cut_off(&answer), [expected], "{body}");
     }
 }
 
 /// Returns the names and the arguments of the calls of an answer, and whether each call was cut
 /// off.
-fn ends(answer: &Answer) -> Vec<(String, String, bool)> {
+fn calls_with_cut_off(answer: &Answer) -> Vec<(String, String, bool)> {
     let calls = answer.tool_calls();
     calls.map(|call| (call.name.clone(), call.arguments.clone(), call.is_cut_off)).collect()
 }
@@ -261,8 +261,12 @@ fn in_chat_a_custom_call_that_a_limit_cuts_off_does_not_run_but_complete_calls_d
         let expected: Vec<_> =
             (0..2).map(|index| ("f".to_owned(), calls[index].1.to_owned(), cut[index])).collect();
         let whole = BodyWire::OpenAiChat.parse_answer(&body.to_string()).unwrap();
-        assert_eq!(ends(&whole), expected, "{body}");
-        assert_eq!(ends(&streamed(BodyWire::OpenAiChat, &events)), expected, "{body}");
+        assert_eq!(calls_with_cut_off(&whole), expected, "{body}");
+        assert_eq!(
+            calls_with_cut_off(&streamed(BodyWire::OpenAiChat, &events)),
+            expected,
+            "{body}"
+        );
     }
 }
 
@@ -293,7 +297,7 @@ fn in_responses_a_custom_call_that_a_limit_cuts_off_does_not_run_but_complete_ca
             let output = json!([item("a", "print(1)", first), item("b", "5", last)]);
             let body = response(output, reason);
             let answer = BodyWire::OpenAiResponses.parse_answer(&body.to_string()).unwrap();
-            assert_eq!(ends(&answer), expected(cut), "{body}");
+            assert_eq!(calls_with_cut_off(&answer), expected(cut), "{body}");
         }
     }
     // The stream ends before the event that ends the second item.
@@ -316,7 +320,7 @@ fn in_responses_a_custom_call_that_a_limit_cuts_off_does_not_run_but_complete_ca
         ("", ending),
     ];
     let answer = streamed(BodyWire::OpenAiResponses, &events);
-    assert_eq!(ends(&answer), expected([false, true]));
+    assert_eq!(calls_with_cut_off(&answer), expected([false, true]));
     assert_eq!(answer.finish.reason, Some(FinishReason::Length));
 }
 

@@ -21,13 +21,13 @@ fn written_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Valu
 }
 
 #[track_caller]
-fn comes_back(json: Value) -> Vec<Message> {
+fn round_trip(json: Value) -> Vec<Message> {
     let messages = parse_messages(&json.to_string()).unwrap();
     assert_eq!(written(&messages), json!({"messages": json}));
     messages
 }
 
-fn natives(message: &Message) -> usize {
+fn native_count(message: &Message) -> usize {
     tower_chat_core::format::encode(message).matches(r#""wire""#).count()
 }
 
@@ -48,7 +48,7 @@ fn plain_messages_are_read_as_plain_parts() {
             Message::tool_results([ToolResult::new("c", "r"), ToolResult::error("d", "s")]),
         ),
     ] {
-        assert_eq!(comes_back(json!([json])), [expected]);
+        assert_eq!(round_trip(json!([json])), [expected]);
     }
 }
 
@@ -71,7 +71,7 @@ fn thinking_is_written_with_its_signature_and_redacted_thinking_with_its_bytes()
         {"type": "thinking", "thinking": "", "signature": "t=="},
         {"type": "text", "text": "Hello", "citations": null},
     ]}]);
-    let messages = comes_back(json);
+    let messages = round_trip(json);
     let texts: Vec<&str> = messages[0]
         .parts
         .iter()
@@ -104,7 +104,7 @@ fn provider_executed_calls_and_their_results_are_parts_of_one_message() {
             "type": "code_execution_result", "return_code": 0}},
         {"type": "text", "text": "Found."},
     ]}]);
-    let messages = comes_back(json);
+    let messages = round_trip(json);
     let message = &messages[0];
     assert_eq!(message.calls().count(), 0);
     let calls = message.parts.iter().filter_map(Part::as_tool_call);
@@ -119,7 +119,7 @@ fn provider_executed_calls_and_their_results_are_parts_of_one_message() {
 #[test]
 fn unknown_fields_and_blocks_are_written_as_they_were_read() {
     let cache = json!({"type": "ephemeral", "ttl": "1h"});
-    comes_back(json!([
+    round_trip(json!([
         {"role": "user", "content": [
             {"type": "text", "text": "hi", "cache_control": cache},
             {"type": "search_result", "source": "s", "title": "t", "content": []},
@@ -139,7 +139,7 @@ fn unknown_fields_and_blocks_are_written_as_they_were_read() {
 
 #[test]
 fn every_form_of_the_content_of_a_result_is_written_as_it_was_read() {
-    let messages = comes_back(json!([
+    let messages = round_trip(json!([
         {"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": "a"},
             {"type": "tool_result", "tool_use_id": "b", "content": []},
@@ -155,7 +155,7 @@ fn every_form_of_the_content_of_a_result_is_written_as_it_was_read() {
 
 #[test]
 fn consecutive_messages_of_one_role_are_written_as_separate_messages() {
-    let messages = comes_back(json!([
+    let messages = round_trip(json!([
         {"role": "user", "content": "a"},
         {"role": "user", "content": "b"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f",
@@ -166,12 +166,12 @@ fn consecutive_messages_of_one_role_are_written_as_separate_messages() {
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "d"}]},
     ]));
     assert_eq!(messages[2].calls().count(), 2, "one turn");
-    assert_eq!(messages.iter().map(natives).collect::<Vec<_>>(), [0, 1, 1, 1, 2]);
+    assert_eq!(messages.iter().map(native_count).collect::<Vec<_>>(), [0, 1, 1, 1, 2]);
 }
 
 #[test]
 fn images_and_documents_are_read_as_media() {
-    let messages = comes_back(json!([{"role": "user", "content": [
+    let messages = round_trip(json!([{"role": "user", "content": [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}},
         {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}},
         {"type": "document", "source": {"type": "base64", "media_type": "application/pdf",

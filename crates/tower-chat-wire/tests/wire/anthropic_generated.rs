@@ -9,7 +9,7 @@ use tower_chat_core::{
 use tower_chat_testkit::validate::{Wire, validate};
 use tower_chat_wire::anthropic::{parse_body, render_body};
 
-use crate::odd::Odd;
+use crate::json_rng::JsonRng;
 
 const KINDS: [&str; 14] = [
     "text",
@@ -28,7 +28,7 @@ const KINDS: [&str; 14] = [
     "later_invention",
 ];
 
-fn source(rng: &mut Odd) -> Value {
+fn source(rng: &mut JsonRng) -> Value {
     let kinds = ["base64", "url", "file", "text"].map(Value::from);
     let mut source = rng.object(
         6,
@@ -40,21 +40,21 @@ fn source(rng: &mut Odd) -> Value {
             ("more", &[json!(true)]),
         ],
     );
-    source["type"] = rng.one_of(&kinds);
+    source["type"] = rng.choose(&kinds);
     source
 }
 
-fn block(rng: &mut Odd) -> Value {
-    block_of(rng, true)
+fn block(rng: &mut JsonRng) -> Value {
+    random_block(rng, true)
 }
 
-fn inner_block(rng: &mut Odd) -> Value {
-    block_of(rng, false)
+fn inner_block(rng: &mut JsonRng) -> Value {
+    random_block(rng, false)
 }
 
-fn block_of(rng: &mut Odd, is_outer: bool) -> Value {
+fn random_block(rng: &mut JsonRng, is_outer: bool) -> Value {
     let ids = ["a", "b", "c"].map(Value::from);
-    let kind = rng.one_of(&KINDS);
+    let kind = rng.choose(&KINDS);
     let texts = [json!("hi"), json!("bye"), json!(" "), json!("")];
     let source = [source(rng), json!(null)];
     let mut contents = vec![json!("found"), json!(""), json!(null), json!({"type": "x", "y": 1})];
@@ -78,14 +78,14 @@ fn block_of(rng: &mut Odd, is_outer: bool) -> Value {
     );
     block["type"] = kind.into();
     block["name"] = "f".into();
-    block["input"] = rng.one_of(&[json!({}), json!({"a": [1.5, null]})]);
+    block["input"] = rng.choose(&[json!({}), json!({"a": [1.5, null]})]);
     if rng.below(4) == 0 {
         block["cache_control"] = json!({"type": "ephemeral"});
     }
     block
 }
 
-fn message(rng: &mut Odd) -> Value {
+fn message(rng: &mut JsonRng) -> Value {
     let contents = [
         json!("hi"),
         json!(""),
@@ -95,26 +95,26 @@ fn message(rng: &mut Odd) -> Value {
         json!([{"type": "tool_use", "id": "a", "name": "f", "input": {}}]),
         json!([{"type": "tool_result", "tool_use_id": "a"}]),
     ];
-    let mut message = json!({"content": rng.one_of(&contents)});
-    message["role"] = rng.one_of(&["user", "assistant", "user", "assistant", "system"]).into();
+    let mut message = json!({"content": rng.choose(&contents)});
+    message["role"] = rng.choose(&["user", "assistant", "user", "assistant", "system"]).into();
     if rng.below(8) == 0 {
-        message["more"] = rng.one_of(&[json!(null), json!("more"), json!({})]);
+        message["more"] = rng.choose(&[json!(null), json!("more"), json!({})]);
     }
     message
 }
 
-fn body(rng: &mut Odd) -> Value {
+fn body(rng: &mut JsonRng) -> Value {
     let systems = [json!("Be brief."), json!(""), json!(null), rng.list(3, block)];
     let mut body = json!({"messages": rng.list(5, message)});
     if rng.below(2) == 0 {
-        body["system"] = rng.one_of(&systems);
+        body["system"] = rng.choose(&systems);
     }
     body
 }
 
 #[test]
 fn every_generated_body_that_the_service_accepts_is_written_as_it_was_read() {
-    let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
+    let mut rng = JsonRng::seeded(0x9E37_79B9_7F4A_7C15);
     let (mut taken, mut refused) = (0, 0);
     for _ in 0..5_000 {
         let json = body(&mut rng);
@@ -135,24 +135,24 @@ fn every_generated_body_that_the_service_accepts_is_written_as_it_was_read() {
     assert!(taken > 500 && refused > 500, "taken {taken}, refused {refused}");
 }
 
-fn part(rng: &mut Odd) -> Part {
+fn part(rng: &mut JsonRng) -> Part {
     let ids = [None, Some(""), Some("a"), Some("a.b"), Some("a:b"), Some("a_b"), Some("é")];
     let arguments = ["", "null", "{}", "{'cut", "[1]", r#"{"a":"\ud800"}"#, r#" {"a": 1e2} "#];
     let wires = ["anthropic", "openai-chat"];
     let items = ["{}", "1", r#"{"type":"x"}"#, r#"{"role":"x"}"#, r#"{"type":"thinking"}"#];
-    let native = Native::new(rng.one_of(&wires), rng.one_of(&items).parse().unwrap());
+    let native = Native::new(rng.choose(&wires), rng.choose(&items).parse().unwrap());
     let native = (rng.below(2) == 0).then_some(native);
     match rng.below(9) {
         0 | 1 => {
-            let mut call = ToolCall::without_id("f", rng.one_of(&arguments));
-            call.id = rng.one_of(&ids).map(str::to_owned);
+            let mut call = ToolCall::without_id("f", rng.choose(&arguments));
+            call.id = rng.choose(&ids).map(str::to_owned);
             call.provider_executed = rng.below(4) == 0;
             call.native = native;
             call.into()
         }
         2 | 3 => {
-            let mut result = ToolResult::new("", rng.one_of(&["", "found"]));
-            result.call_id = rng.one_of(&ids).map(str::to_owned);
+            let mut result = ToolResult::new("", rng.choose(&["", "found"]));
+            result.call_id = rng.choose(&ids).map(str::to_owned);
             result.native = native;
             result.into()
         }
@@ -163,7 +163,7 @@ fn part(rng: &mut Odd) -> Part {
         }
         5 => {
             let types = ["image/png", "audio/wav", "application/pdf", ""];
-            let mut media = Media::new(rng.one_of(&types), MediaSource::Base64("AAAA".to_owned()));
+            let mut media = Media::new(rng.choose(&types), MediaSource::Base64("AAAA".to_owned()));
             media.native = native;
             media.into()
         }
@@ -172,19 +172,19 @@ fn part(rng: &mut Odd) -> Part {
             None => ErrorPart::new("overloaded").into(),
         },
         7 => ApprovalRequest::new("r", ToolCall::new("a", "f", "{}"), true).into(),
-        _ => Part::text(rng.one_of(&["", " ", "hi"])),
+        _ => Part::text(rng.choose(&["", " ", "hi"])),
     }
 }
 
 #[test]
 fn generated_messages_are_written_without_a_panic_and_can_be_read_again() {
     let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
-    let mut rng = Odd::of(0x0DDB_1A5E_5BAD_5EED);
+    let mut rng = JsonRng::seeded(0x0DDB_1A5E_5BAD_5EED);
     for _ in 0..5_000 {
         let messages: Vec<Message> = (0..rng.below(6))
             .map(|_| {
                 let parts = (0..rng.below(5)).map(|_| part(&mut rng)).collect();
-                Message::new(rng.one_of(&roles), parts)
+                Message::new(rng.choose(&roles), parts)
             })
             .collect();
         let body = render_body(&messages);
@@ -203,9 +203,9 @@ fn generated_messages_are_written_without_a_panic_and_can_be_read_again() {
 
 /// Returns an answer with calls, and a message for the result of each call, in the form that other
 /// providers send.
-fn foreign_round(rng: &mut Odd) -> Vec<Message> {
+fn foreign_round(rng: &mut JsonRng) -> Vec<Message> {
     let ids = [None, Some(""), Some("a"), Some("a.b"), Some("a_b"), Some("call_1")];
-    let ids: Vec<Option<&str>> = (0..=rng.below(4)).map(|_| rng.one_of(&ids)).collect();
+    let ids: Vec<Option<&str>> = (0..=rng.below(4)).map(|_| rng.choose(&ids)).collect();
     let calls = ids.iter().enumerate().map(|(position, id)| {
         let mut call = ToolCall::without_id(format!("f{position}"), "{}");
         call.id = id.map(str::to_owned);
@@ -213,7 +213,7 @@ fn foreign_round(rng: &mut Odd) -> Vec<Message> {
     });
     let mut parts = vec![Reasoning::new("hm").into(), Part::text("")];
     parts.extend(calls);
-    parts.push(Part::text(rng.one_of(&["", "Let me look."])));
+    parts.push(Part::text(rng.choose(&["", "Let me look."])));
     let results = ids.iter().enumerate().map(|(position, id)| {
         let mut result = ToolResult::new("", format!("r{position}"));
         result.call_id = id.map(str::to_owned);
@@ -224,7 +224,7 @@ fn foreign_round(rng: &mut Odd) -> Vec<Message> {
 
 #[test]
 fn rounds_of_other_providers_are_written_in_a_valid_form_and_results_name_their_calls() {
-    let mut rng = Odd::of(0xC0FF_EE00_C0FF_EE01);
+    let mut rng = JsonRng::seeded(0xC0FF_EE00_C0FF_EE01);
     for _ in 0..1_000 {
         let mut messages = vec![Message::user("hi")];
         for _ in 0..=rng.below(3) {

@@ -14,7 +14,7 @@ use tower_chat_wire::{
 };
 
 /// Returns the recorded request bodies that Anthropic accepted, with their sources.
-fn accepted() -> Vec<(String, Value)> {
+fn accepted_bodies() -> Vec<(String, Value)> {
     let recordings = Recordings::all();
     let requests = ["anthropic", "bedrock-invoke"].map(|wire| recordings.accepted(wire).unwrap());
     let requests: Vec<_> =
@@ -24,7 +24,7 @@ fn accepted() -> Vec<(String, Value)> {
 }
 
 /// Returns the requests and the whole answers of the recorded exchanges with Anthropic.
-fn exchanged() -> Vec<(String, Value)> {
+fn exchanged_bodies() -> Vec<(String, Value)> {
     let cassettes = Recordings::all().cassettes().unwrap();
     let exchanges = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
     let apis = [Api::AnthropicMessages, Api::VertexAnthropic];
@@ -43,7 +43,7 @@ fn rendered<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Value {
     serde_json::to_value(render_body(messages)).unwrap()
 }
 
-fn stored(messages: &[Message]) -> Vec<Message> {
+fn after_storage(messages: &[Message]) -> Vec<Message> {
     messages.iter().map(|message| format::decode(&format::encode(message)).unwrap()).collect()
 }
 
@@ -58,12 +58,16 @@ fn conversation(body: &Value) -> Value {
 
 #[test]
 fn a_recorded_conversation_is_written_as_it_was_read() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     println!("{} bodies", bodies.len());
     for (source, body) in &bodies {
         let messages = parse_body(&body.to_string()).expect(source);
         assert_eq!(rendered(&messages), conversation(body), "{source}");
-        assert_eq!(rendered(&stored(&messages)), conversation(body), "{source}, after the store");
+        assert_eq!(
+            rendered(&after_storage(&messages)),
+            conversation(body),
+            "{source}, after the store"
+        );
     }
 }
 
@@ -83,18 +87,23 @@ fn without_blank_texts(mut conversation: Value) -> Value {
 
 #[test]
 fn recorded_requests_and_answers_are_written_as_they_were_read() {
-    let exchanged = exchanged();
+    let exchanged = exchanged_bodies();
     let (mut sent, mut answered) = (0, 0);
     for (source, json) in &exchanged {
         if json.get("messages").is_some() {
             sent += 1;
             let messages = parse_body(&json.to_string()).expect(source);
             let expected = without_blank_texts(conversation(json));
-            assert_eq!(without_blank_texts(rendered(&stored(&messages))), expected, "{source}");
+            assert_eq!(
+                without_blank_texts(rendered(&after_storage(&messages))),
+                expected,
+                "{source}"
+            );
         } else if json["type"] == "message" {
             answered += 1;
             let answer = parse_answer(&json.to_string()).expect(source);
-            let written = rendered(&stored(&[Message::user("hi"), answer, Message::user("bye")]));
+            let written =
+                rendered(&after_storage(&[Message::user("hi"), answer, Message::user("bye")]));
             let content = &json["content"];
             if content.as_array().unwrap().is_empty() {
                 assert_eq!(written["messages"].as_array().unwrap().len(), 1, "{source}");
@@ -109,7 +118,7 @@ fn recorded_requests_and_answers_are_written_as_they_were_read() {
 
 #[test]
 fn texts_names_arguments_and_ids_are_read_into_fields_and_not_into_native_items() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     let (mut calls, mut results) = (0, 0);
     for (source, body) in &bodies {
         for json in body["messages"].as_array().unwrap() {
@@ -161,7 +170,7 @@ fn a_conversation_recorded_with_openai_is_written_in_a_form_that_anthropic_accep
         // Some conversations end with a call without a result.
         history.pop_if(|last| last.calls().next().is_some());
         let body = rendered(&history);
-        assert_eq!(rendered(&stored(&history)), body, "{source}, after the store");
+        assert_eq!(rendered(&after_storage(&history)), body, "{source}, after the store");
         let calls = history.iter().flat_map(Message::calls).count();
         let results = history.iter().flat_map(Message::results).count();
         if calls == results {
@@ -191,7 +200,7 @@ fn a_conversation_recorded_with_openai_is_written_in_a_form_that_anthropic_accep
 
 #[test]
 fn the_replay_of_a_recorded_conversation_is_written_as_it_was_recorded() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     for (source, body) in &bodies {
         let messages: Messages = parse_body(&body.to_string()).expect(source).into();
         let mut replay = Replay::new(DanglingCalls::Drop);
@@ -203,7 +212,7 @@ fn the_replay_of_a_recorded_conversation_is_written_as_it_was_recorded() {
 
 #[test]
 fn reasoning_and_native_items_of_other_wires_are_omitted() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     for (source, body) in &bodies {
         let mut messages = parse_body(&body.to_string()).expect(source);
         for message in &mut messages {

@@ -63,11 +63,11 @@ async fn a_streamed_server_tool_call_and_its_result_equal_those_of_the_whole_ans
     let [.., ChatUpdate::Message(message), ChatUpdate::Finish(_)] = updates.as_slice() else {
         panic!("{updates:?}")
     };
-    assert_eq!(in_json(&message.parts), in_json(&expected.messages[0].parts));
+    assert_eq!(parts_json(&message.parts), parts_json(&expected.messages[0].parts));
 }
 
 /// Returns the parts as JSON, in which native items are JSON values instead of strings.
-fn in_json(parts: &[Part]) -> Vec<Value> {
+fn parts_json(parts: &[Part]) -> Vec<Value> {
     let part = |part: &Part| match part {
         Part::Native(native) => native.item.parse().unwrap(),
         Part::ToolCall(call) => {

@@ -29,7 +29,7 @@ fn an_accepted_body_is_written_as_it_was_read() {
             let body = request.body;
             let parsed = wire.parse_request(body.clone()).unwrap();
             let written = wire.render_request(&parsed).unwrap();
-            let (written, body) = (in_one_form(written), in_one_form(body));
+            let (written, body) = (normalized(written), normalized(body));
             if written != body {
                 different.push(format!("{}\n{written}\n{body}", request.id));
             }
@@ -40,11 +40,11 @@ fn an_accepted_body_is_written_as_it_was_read() {
 
 /// Normalizes a body: fields with two names or two forms get the same name and form, and fields
 /// without a value are removed.
-fn in_one_form(mut body: Value) -> Value {
+fn normalized(mut body: Value) -> Value {
     without_integers(&mut body);
     let fields = body.as_object_mut().unwrap();
-    let says_nothing = [json!(null), json!(false), json!([]), json!({})];
-    fields.retain(|_, value| !says_nothing.contains(value));
+    let empty_values = [json!(null), json!(false), json!([]), json!({})];
+    fields.retain(|_, value| !empty_values.contains(value));
     if fields.get("messages").is_some()
         && fields.get("anthropic_version").is_none()
         && let Some(limit) = fields.remove("max_tokens")

@@ -21,7 +21,7 @@ use tower_chat_wire::{
 const WIRES: [BodyWire; 4] =
     [BodyWire::OpenAiChat, BodyWire::OpenAiResponses, BodyWire::Anthropic, BodyWire::Gemini];
 
-type Asked = Arc<Mutex<Vec<Request<Value>>>>;
+type ReceivedRequests = Arc<Mutex<Vec<Request<Value>>>>;
 
 /// An extension that the application adds to its requests.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,19 +31,19 @@ struct Trace(u8);
 /// the request contains a result.
 fn client(
     wire: BodyWire,
-    asked: &Asked,
+    received: &ReceivedRequests,
 ) -> impl Service<Request<Value>, Response = Response<Value>, Error = BoxError, Future: Send>
 + Clone
 + Send
 + 'static {
-    let asked = asked.clone();
+    let received = received.clone();
     service_fn(move |request: Request<Value>| {
         let read = wire.parse_request(request.body().clone()).unwrap();
         let message = match read.messages().last().unwrap().role {
             Role::Tool => Message::assistant("found it"),
             _ => Message::tool_calls([ToolCall::new("call_1", "look", "{}")]),
         };
-        asked.lock().unwrap().push(request);
+        received.lock().unwrap().push(request);
         let answer = wire.render_answer(&message, &Finish::stop());
         async move { Ok(Response::new(answer)) }
     })
@@ -62,7 +62,7 @@ fn question(wire: BodyWire, text: &str) -> Request<Value> {
 #[tokio::test]
 async fn layers_alone_add_tools_and_a_history_to_a_client_of_any_wire() {
     for wire in WIRES {
-        let asked = Asked::default();
+        let received = ReceivedRequests::default();
         let store = MemoryStore::new();
         let key = ConversationKey::new("theirs", "c");
         let look = ToolDefinition::new("look", "Looks.", json!({"type": "object"}));
@@ -76,7 +76,7 @@ async fn layers_alone_add_tools_and_a_history_to_a_client_of_any_wire() {
             .layer(ToolLoopLayer::new(tools))
             .layer(PerServiceCallPersistence::new(store.clone()))
             .layer(AdaptLayer::new(JsonClient::new(wire, "http://localhost/chat")))
-            .service(client(wire, &asked));
+            .service(client(wire, &received));
         for text in ["one", "two"] {
             let answer = theirs.ready().await.unwrap().call(question(wire, text)).await.unwrap();
             let whole = answer.extensions().get::<Answer>().unwrap();
@@ -87,8 +87,8 @@ async fn layers_alone_add_tools_and_a_history_to_a_client_of_any_wire() {
         }
         assert_eq!(store.load(&key).await.unwrap().messages.len(), 8, "{wire:?}");
 
-        let asked = asked.lock().unwrap();
-        let last = asked.last().unwrap();
+        let received = received.lock().unwrap();
+        let last = received.last().unwrap();
         assert_eq!(last.extensions().get::<Trace>(), Some(&Trace(7)), "{wire:?}");
         assert_eq!((last.method().as_str(), last.uri().path()), ("POST", "/chat"));
         assert_eq!(last.body()["unknown"], json!({"kept": [1, 2]}), "{wire:?}");
@@ -134,13 +134,13 @@ async fn the_model_of_a_request_is_inserted_into_the_address() {
 
 #[tokio::test]
 async fn a_client_that_cannot_stream_is_not_asked_for_a_stream() {
-    let asked = Asked::default();
+    let received = ReceivedRequests::default();
     let codec = JsonClient::new(BodyWire::OpenAiChat, "/");
-    let client = client(BodyWire::OpenAiChat, &asked);
+    let client = client(BodyWire::OpenAiChat, &received);
     let model = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(client);
     let response = model.oneshot(ChatRequest::user("hi").streamed()).await.unwrap();
     assert_eq!(response.collect().await.unwrap().tool_calls().count(), 1);
-    assert_eq!(asked.lock().unwrap()[0].body().get("stream"), None);
+    assert_eq!(received.lock().unwrap()[0].body().get("stream"), None);
 }
 
 /// The application's own request type: a list of messages, and the extensions in a field that serde

@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use tower_chat_core::{Message, Messages, Part, Role, Text, ToolCall, ToolResult, format};
 use tower_chat_wire::body::BodyWire;
 
-use crate::odd::Odd;
+use crate::json_rng::JsonRng;
 
 /// Returns one value of each JSON type. An empty string is not included, because the result of a
 /// call with an empty id is not written unchanged.
-fn odd() -> Vec<Value> {
+fn unusual_values() -> Vec<Value> {
     vec![json!(null), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }
 
 /// Returns the possible values of a field: the usual values three times, so that they are chosen
 /// more often, and one value of each type.
-fn or_odd(usual: &[Value]) -> Vec<Value> {
-    [usual, usual, usual, &odd()].concat()
+fn or_unusual(usual: &[Value]) -> Vec<Value> {
+    [usual, usual, usual, &unusual_values()].concat()
 }
 
 fn arguments() -> Vec<Value> {
-    or_odd(&[json!({}), json!({"a": [1.0, 1e30]}), json!({"b": {"c": "d"}})])
+    or_unusual(&[json!({}), json!({"a": [1.0, 1e30]}), json!({"b": {"c": "d"}})])
 }
 
 fn names() -> Vec<Value> {
@@ -32,36 +32,37 @@ fn ids() -> Vec<Value> {
     vec![json!("one"), json!("two-2"), json!("a b"), json!("")]
 }
 
-fn function(rng: &mut Odd, arguments: &[Value]) -> Value {
-    let mut function = rng.sparse_object(9, &[("new", &odd()), ("index", &odd())]);
-    function.insert("name".to_owned(), rng.one_of(&or_odd(&names())));
+fn function(rng: &mut JsonRng, arguments: &[Value]) -> Value {
+    let mut function =
+        rng.sparse_object(9, &[("new", &unusual_values()), ("index", &unusual_values())]);
+    function.insert("name".to_owned(), rng.choose(&or_unusual(&names())));
     if rng.below(5) > 0 {
-        function.insert("arguments".to_owned(), rng.one_of(arguments));
+        function.insert("arguments".to_owned(), rng.choose(arguments));
     }
     function.into()
 }
 
-fn ollama(rng: &mut Odd) -> Value {
+fn ollama(rng: &mut JsonRng) -> Value {
     let roles = ["assistant", "user", "system", "tool"];
     let role = roles[rng.below(roles.len())];
-    let texts = or_odd(&[json!("t1"), json!(""), json!("Grüße")]);
+    let texts = or_unusual(&[json!("t1"), json!(""), json!("Grüße")]);
     let images = [json!(["/9j/AA", "iVBOR"]), json!([]), json!([1])];
-    let mut message = rng.sparse_object(7, &[("new", &odd()), ("images", &images)]);
+    let mut message = rng.sparse_object(7, &[("new", &unusual_values()), ("images", &images)]);
     if rng.below(6) > 0 {
-        message.insert("content".to_owned(), rng.one_of(&texts));
+        message.insert("content".to_owned(), rng.choose(&texts));
     }
     match role {
         "assistant" => {
             message.extend(rng.sparse_object(3, &[("thinking", &texts)]));
             let calls = rng.list(3, |rng| {
-                let mut call = rng.sparse_object(3, &[("id", &ids()), ("type", &odd())]);
+                let mut call = rng.sparse_object(3, &[("id", &ids()), ("type", &unusual_values())]);
                 call.insert("function".to_owned(), function(rng, &arguments()));
                 call.into()
             });
-            message.extend(rng.sparse_object(2, &[("tool_calls", &or_odd(&[calls]))]));
+            message.extend(rng.sparse_object(2, &[("tool_calls", &or_unusual(&[calls]))]));
         }
         "tool" => message.extend(
-            rng.sparse_object(2, &[("tool_name", &or_odd(&names())), ("tool_call_id", &ids())]),
+            rng.sparse_object(2, &[("tool_name", &or_unusual(&names())), ("tool_call_id", &ids())]),
         ),
         _ => {}
     }
@@ -69,97 +70,102 @@ fn ollama(rng: &mut Odd) -> Value {
     message.into()
 }
 
-fn cohere(rng: &mut Odd) -> Value {
+fn cohere(rng: &mut JsonRng) -> Value {
     let roles = ["assistant", "user", "system", "tool"];
     let role = roles[rng.below(roles.len())];
-    let block = |rng: &mut Odd| {
+    let block = |rng: &mut JsonRng| {
         let kinds = ["text", "thinking", "document", "image_url", "new"];
         let kind = kinds[rng.below(kinds.len())];
         let value = match kind {
-            "document" => json!({"data": rng.one_of(&odd()), "id": "d1"}),
+            "document" => json!({"data": rng.choose(&unusual_values()), "id": "d1"}),
             "image_url" => {
-                json!({"url": rng.one_of(&[json!("https://a/b"), json!("data:image/png;base64,AA"), json!(1)])})
+                let urls = [json!("https://a/b"), json!("data:image/png;base64,AA"), json!(1)];
+                json!({"url": rng.choose(&urls)})
             }
-            _ => rng.one_of(&or_odd(&[json!("t2"), json!(" ")])),
+            _ => rng.choose(&or_unusual(&[json!("t2"), json!(" ")])),
         };
-        let mut block = rng.sparse_object(8, &[("new", &odd())]);
+        let mut block = rng.sparse_object(8, &[("new", &unusual_values())]);
         block.insert("type".to_owned(), json!(kind));
         block.insert(kind.to_owned(), value);
         block.into()
     };
     let blocks = rng.list(4, block);
-    let content = or_odd(&[json!("t3"), json!(""), blocks]);
-    let mut message = rng
-        .sparse_object(9, &[("new", &odd()), ("citations", &[json!([]), json!([{"start": 1}])])]);
+    let content = or_unusual(&[json!("t3"), json!(""), blocks]);
+    let mut message = rng.sparse_object(
+        9,
+        &[("new", &unusual_values()), ("citations", &[json!([]), json!([{"start": 1}])])],
+    );
     if rng.below(6) > 0 {
-        message.insert("content".to_owned(), rng.one_of(&content));
+        message.insert("content".to_owned(), rng.choose(&content));
     }
     match role {
         "assistant" => {
-            message.extend(rng.sparse_object(3, &[("tool_plan", &or_odd(&[json!("plan")]))]));
+            message.extend(rng.sparse_object(3, &[("tool_plan", &or_unusual(&[json!("plan")]))]));
             let calls = rng.list(3, |rng| {
-                let mut call = rng.sparse_object(3, &[("id", &ids()), ("type", &odd())]);
-                let texts = or_odd(&[json!("{}"), json!("{\"a\": 1.0}"), json!("{cut")]);
+                let mut call = rng.sparse_object(3, &[("id", &ids()), ("type", &unusual_values())]);
+                let texts = or_unusual(&[json!("{}"), json!("{\"a\": 1.0}"), json!("{cut")]);
                 call.insert("function".to_owned(), function(rng, &texts));
                 call.into()
             });
-            message.extend(rng.sparse_object(2, &[("tool_calls", &or_odd(&[calls]))]));
+            message.extend(rng.sparse_object(2, &[("tool_calls", &or_unusual(&[calls]))]));
         }
-        "tool" => message.extend(rng.sparse_object(2, &[("tool_call_id", &or_odd(&ids()))])),
+        "tool" => message.extend(rng.sparse_object(2, &[("tool_call_id", &or_unusual(&ids()))])),
         _ => {}
     }
     message.insert("role".to_owned(), json!(role));
     message.into()
 }
 
-fn converse_block(rng: &mut Odd) -> Value {
+fn converse_block(rng: &mut JsonRng) -> Value {
     let formats = [json!("png"), json!("pdf"), json!(1)];
     let sources = [json!({"bytes": "AA"}), json!({"s3Location": {"uri": "s3://a"}})];
     let (kind, value) = match rng.below(7) {
-        0 | 1 => ("text", rng.one_of(&[json!("t4"), json!("t5"), json!(5)])),
+        0 | 1 => ("text", rng.choose(&[json!("t4"), json!("t5"), json!(5)])),
         2 => {
-            let mut call = rng.sparse_object(6, &[("type", &odd())]);
-            call.insert("name".to_owned(), rng.one_of(&or_odd(&names())));
+            let mut call = rng.sparse_object(6, &[("type", &unusual_values())]);
+            call.insert("name".to_owned(), rng.choose(&or_unusual(&names())));
             call.extend(rng.sparse_object(1, &[("toolUseId", &ids()), ("input", &arguments())]));
             ("toolUse", call.into())
         }
         3 => {
-            let inner = |rng: &mut Odd| match rng.below(3) {
-                0 => json!({"json": rng.one_of(&odd())}),
+            let inner = |rng: &mut JsonRng| match rng.below(3) {
+                0 => json!({"json": rng.choose(&unusual_values())}),
                 1 => json!({"text": "t6"}),
                 _ => json!({"image": {"format": "png", "source": {"bytes": "AA"}}}),
             };
-            let content = or_odd(&[rng.list(3, inner)]);
+            let content = or_unusual(&[rng.list(3, inner)]);
             let statuses = [json!("success"), json!("error"), json!(null)];
-            let mut result = rng.sparse_object(3, &[("status", &statuses), ("type", &odd())]);
+            let mut result =
+                rng.sparse_object(3, &[("status", &statuses), ("type", &unusual_values())]);
             result.extend(rng.sparse_object(1, &[("toolUseId", &ids()), ("content", &content)]));
             ("toolResult", result.into())
         }
         4 => {
             let text = json!({"reasoningText": {"text": "t7", "signature": "s"}});
-            let content = or_odd(&[text, json!({"redactedContent": "AA"})]);
-            ("reasoningContent", rng.one_of(&content))
+            let content = or_unusual(&[text, json!({"redactedContent": "AA"})]);
+            ("reasoningContent", rng.choose(&content))
         }
         5 => {
             let media = rng.sparse_object(1, &[("format", &formats), ("source", &sources)]);
             (["image", "document", "video"][rng.below(3)], media.into())
         }
-        _ => (["cachePoint", "role", "as_read"][rng.below(3)], rng.one_of(&odd())),
+        _ => (["cachePoint", "role", "as_read"][rng.below(3)], rng.choose(&unusual_values())),
     };
-    let mut block = rng.sparse_object(12, &[("new", &odd())]);
+    let mut block = rng.sparse_object(12, &[("new", &unusual_values())]);
     block.insert(kind.to_owned(), value);
     block.into()
 }
 
-fn converse(rng: &mut Odd, is_assistant: bool) -> Value {
+fn converse(rng: &mut JsonRng, is_assistant: bool) -> Value {
     let blocks: Value = (0..=rng.below(3)).map(|_| converse_block(rng)).collect();
-    let mut message = rng.sparse_object(8, &[("new", &odd()), ("newer", &odd())]);
+    let mut message =
+        rng.sparse_object(8, &[("new", &unusual_values()), ("newer", &unusual_values())]);
     message.insert("content".to_owned(), blocks);
     message.insert("role".to_owned(), json!(if is_assistant { "assistant" } else { "user" }));
     message.into()
 }
 
-fn stored(messages: &Messages) -> Messages {
+fn after_storage(messages: &Messages) -> Messages {
     let stored = messages.iter().map(|it| format::decode(&format::encode(it)).unwrap());
     Messages::from(stored.collect::<Vec<Message>>())
 }
@@ -169,13 +175,13 @@ fn stored(messages: &Messages) -> Messages {
 fn written(wire: BodyWire, body: &Value) -> Option<(Value, Value)> {
     let mut request = wire.parse_request_json(&body.to_string()).ok()?;
     let written = wire.render_request_json(&request).unwrap().parse().unwrap();
-    request.set_new_messages(stored(request.messages()));
+    request.set_new_messages(after_storage(request.messages()));
     Some((written, wire.render_request_json(&request).unwrap().parse().unwrap()))
 }
 
 #[test]
 fn messages_that_can_be_read_are_written_as_they_were_read() {
-    let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
+    let mut rng = JsonRng::seeded(0x9E37_79B9_7F4A_7C15);
     for wire in [BodyWire::BedrockConverse, BodyWire::Cohere, BodyWire::Ollama] {
         let (mut read, mut refused) = (0, 0);
         for _ in 0..6_000 {

@@ -16,7 +16,7 @@ const WIRES: [(&str, Api, BodyWire, Wire); 3] = [
 ];
 
 /// Removes `null` fields and an empty list of tools from a body.
-fn set(mut body: Value) -> Value {
+fn without_unset_fields(mut body: Value) -> Value {
     let is_set = |name: &str, value: &Value| {
         !value.is_null() && (name != "tools" || *value != Value::Array(Vec::new()))
     };
@@ -31,7 +31,7 @@ fn assert_exact(source: &str, wire: BodyWire, body: &Value) {
     // The body does not name the model.
     let model = request.options.model.clone();
     let written: Value = wire.render_request_json(&request).expect(source).parse().unwrap();
-    assert_eq!(written, set(body.clone()), "{source}");
+    assert_eq!(written, without_unset_fields(body.clone()), "{source}");
     assert_eq!(request.options.model, model);
     let stored: Vec<Message> = request
         .messages()
@@ -40,7 +40,7 @@ fn assert_exact(source: &str, wire: BodyWire, body: &Value) {
         .collect();
     request.set_new_messages(stored);
     let written: Value = wire.render_request_json(&request).expect(source).parse().unwrap();
-    assert_eq!(written, set(body.clone()), "{source}, after it was stored");
+    assert_eq!(written, without_unset_fields(body.clone()), "{source}, after it was stored");
 }
 
 fn exchanges(recordings: &Recordings, api: Api) -> Vec<Exchange> {
@@ -90,7 +90,11 @@ fn whole_answers_on_cassettes_are_written_as_they_were_read() {
             let [message] = answer.messages.as_slice() else { panic!("{source}: {answer:?}") };
             let written = wire.render_answer_json(message, &answer.finish);
             let written: Value = written.parse().unwrap();
-            assert_eq!(set(written), set(exchange.json().unwrap()), "{source}");
+            assert_eq!(
+                without_unset_fields(written),
+                without_unset_fields(exchange.json().unwrap()),
+                "{source}"
+            );
         }
         println!("{name}: {count} whole answers on cassettes");
         assert!(count > 0, "{name}");

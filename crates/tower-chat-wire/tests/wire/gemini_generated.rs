@@ -8,39 +8,48 @@ use tower_chat_core::{
 use tower_chat_testkit::validate::{Wire, validate};
 use tower_chat_wire::gemini::{Unsigned, parse_answer, parse_contents, render_messages};
 
-use crate::odd::{Odd, odd};
+use crate::json_rng::{JsonRng, unusual_values};
 
-fn part(rng: &mut Odd, is_model: bool) -> Value {
+fn part(rng: &mut JsonRng, is_model: bool) -> Value {
     let names = [json!("f"), json!("g"), json!("")];
     let objects = [json!({}), json!({"a": 1}), json!({"error": "e"}), json!({"output": "o"})];
     let responses =
-        [objects.to_vec(), odd(), vec![json!({"result": 1}), json!({"result": "r"})]].concat();
+        [objects.to_vec(), unusual_values(), vec![json!({"result": 1}), json!({"result": "r"})]]
+            .concat();
     let list = [json!([{"inlineData": {"data": "AA", "mimeType": "a/b"}}]), json!([1]), json!([])];
     let types = [json!("image/png"), json!("application/octet-stream"), json!(null)];
     let uris =
         [json!("gs://a/b"), json!("https://generativelanguage.googleapis.com/a"), json!("x")];
     let inner = match rng.below(3) {
         0 => {
-            let mut call =
-                rng.sparse_object(2, &[("id", &odd()), ("args", &odd()), ("new", &odd())]);
-            call.insert("name".to_owned(), rng.one_of(&names));
+            let mut call = rng.sparse_object(
+                2,
+                &[
+                    ("id", &unusual_values()),
+                    ("args", &unusual_values()),
+                    ("new", &unusual_values()),
+                ],
+            );
+            call.insert("name".to_owned(), rng.choose(&names));
             call
         }
         1 => {
-            let mut result =
-                rng.sparse_object(2, &[("id", &odd()), ("response", &responses), ("parts", &list)]);
-            result.insert("name".to_owned(), rng.one_of(&names));
+            let mut result = rng.sparse_object(
+                2,
+                &[("id", &unusual_values()), ("response", &responses), ("parts", &list)],
+            );
+            result.insert("name".to_owned(), rng.choose(&names));
             result
         }
         _ => rng.sparse_object(
             2,
             &[
-                ("data", &odd()),
+                ("data", &unusual_values()),
                 ("mimeType", &types),
                 ("mime_type", &types),
                 ("fileUri", &uris),
                 ("file_uri", &uris),
-                ("displayName", &odd()),
+                ("displayName", &unusual_values()),
             ],
         ),
     };
@@ -48,9 +57,9 @@ fn part(rng: &mut Odd, is_model: bool) -> Value {
         5,
         &[
             ("thought", &[json!(true), json!(false), json!("true")]),
-            ("thoughtSignature", &odd()),
-            ("thought_signature", &odd()),
-            ("new", &odd()),
+            ("thoughtSignature", &unusual_values()),
+            ("thought_signature", &unusual_values()),
+            ("new", &unusual_values()),
             ("parts", &[json!([]), json!(1)]),
             ("text", &[json!(null)]),
         ],
@@ -60,18 +69,18 @@ fn part(rng: &mut Odd, is_model: bool) -> Value {
     let kinds = if is_model { calls } else { results };
     let media = ["inlineData", "inline_data", "fileData", "file_data", "executableCode"];
     let kind = if rng.below(2) == 0 { kinds[rng.below(3)] } else { media[rng.below(5)] };
-    let value = if kind == "text" { rng.one_of(&odd()) } else { inner.into() };
+    let value = if kind == "text" { rng.choose(&unusual_values()) } else { inner.into() };
     part.insert(kind.to_owned(), value);
     part.into()
 }
 
-fn content(rng: &mut Odd) -> Value {
+fn content(rng: &mut JsonRng) -> Value {
     let is_model = rng.below(2) == 0;
     let parts: Vec<Value> = (0..=rng.below(3)).map(|_| part(rng, is_model)).collect();
-    let mut content = rng.sparse_object(6, &[("new", &odd())]);
+    let mut content = rng.sparse_object(6, &[("new", &unusual_values())]);
     content.insert("parts".to_owned(), parts.into());
     let users = [json!("user"), json!("function"), json!(null)];
-    let role = if is_model { json!("model") } else { rng.one_of(&users) };
+    let role = if is_model { json!("model") } else { rng.choose(&users) };
     content.insert("role".to_owned(), role);
     content.into()
 }
@@ -82,7 +91,7 @@ fn written(messages: &[Message]) -> Value {
 
 #[test]
 fn a_generated_content_whose_results_are_first_is_written_as_it_was_read() {
-    let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
+    let mut rng = JsonRng::seeded(0x9E37_79B9_7F4A_7C15);
     let (mut exact, mut reordered) = (0, 0);
     for _ in 0..4_000 {
         let content = content(&mut rng);
@@ -122,7 +131,7 @@ fn results_come_first(content: &Value) -> bool {
 
 #[test]
 fn a_generated_conversation_that_gemini_accepts_is_written_as_it_was_read() {
-    let mut rng = Odd::of(0x2545_F491_4F6C_DD1D);
+    let mut rng = JsonRng::seeded(0x2545_F491_4F6C_DD1D);
     let mut accepted = 0;
     for _ in 0..6_000 {
         let count = 1 + rng.below(4);
@@ -141,7 +150,7 @@ fn a_generated_conversation_that_gemini_accepts_is_written_as_it_was_read() {
 
 #[test]
 fn generated_messages_are_written_without_a_panic_and_equally_each_time() {
-    let mut rng = Odd::of(0xD1B5_4A32_D192_ED03);
+    let mut rng = JsonRng::seeded(0xD1B5_4A32_D192_ED03);
     for _ in 0..5_000 {
         let messages: Vec<Message> = (0..rng.below(6)).map(|_| message(&mut rng)).collect();
         let first = render_messages(&messages, Unsigned::StandIn);
@@ -159,10 +168,10 @@ fn generated_messages_are_written_without_a_panic_and_equally_each_time() {
 
 #[test]
 fn a_generated_answer_is_read_or_refused_without_a_panic() {
-    let mut rng = Odd::of(0x1234_5678_9ABC_DEF1);
+    let mut rng = JsonRng::seeded(0x1234_5678_9ABC_DEF1);
     let mut read = 0;
     for _ in 0..3_000 {
-        let content = [content(&mut rng), rng.one_of(&odd())];
+        let content = [content(&mut rng), rng.choose(&unusual_values())];
         let candidate = [rng.sparse_object(1, &[("content", &content)]).into(), json!(1)];
         let candidates = [json!([candidate[0]]), json!(candidate), json!(null), json!("x")];
         let answer = Value::Object(rng.sparse_object(1, &[("candidates", &candidates)]));
@@ -171,13 +180,13 @@ fn a_generated_answer_is_read_or_refused_without_a_panic() {
     assert!(read > 500, "{read}");
 }
 
-fn message(rng: &mut Odd) -> Message {
+fn message(rng: &mut JsonRng) -> Message {
     let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
     let parts = (0..rng.below(5)).map(|_| message_part(rng)).collect();
     Message::new(roles[rng.below(roles.len())], parts)
 }
 
-fn message_part(rng: &mut Odd) -> Part {
+fn message_part(rng: &mut JsonRng) -> Part {
     let texts = ["", "a", "{}", "{\"a\":", "null", "[1]", "{\"error\":1}"];
     let text = texts[rng.below(texts.len())];
     let natives = [
@@ -194,7 +203,7 @@ fn message_part(rng: &mut Odd) -> Part {
         json!({"text": 1}),
     ];
     let wires = ["gemini", "gemini", "gemini", "anthropic"];
-    let item = rng.one_of(&natives).to_string().parse().unwrap();
+    let item = rng.choose(&natives).to_string().parse().unwrap();
     let native = Native::new(wires[rng.below(4)], item);
     let some_native = (rng.below(2) == 0).then(|| native.clone());
     match rng.below(7) {

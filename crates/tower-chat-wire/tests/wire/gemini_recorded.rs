@@ -19,7 +19,7 @@ use tower_chat_wire::{
 const KEYS: [&str; 5] = ["output", "error", "result", "return_value", "content"];
 
 /// Returns the recorded request bodies that Gemini accepted, with their sources.
-fn accepted() -> Vec<Located> {
+fn accepted_bodies() -> Vec<Located> {
     let requests = Recordings::all().accepted("gemini").unwrap();
     assert!(!requests.is_empty());
     requests.into_iter().map(|request| (request.id, request.body)).collect()
@@ -52,7 +52,7 @@ fn written(messages: &[Message], unsigned: Unsigned) -> Value {
     })
 }
 
-fn stored(messages: &[Message]) -> Vec<Message> {
+fn after_storage(messages: &[Message]) -> Vec<Message> {
     messages.iter().map(|message| format::decode(&format::encode(message)).unwrap()).collect()
 }
 
@@ -65,13 +65,13 @@ fn assert_exact(source: &str, body: &Value) {
     let messages = parse_body(&body.to_string()).expect(source);
     let expected = conversation_of(body);
     assert_eq!(written(&messages, Unsigned::AsRecorded), expected, "{source}");
-    let stored = stored(&messages);
+    let stored = after_storage(&messages);
     assert_eq!(written(&stored, Unsigned::AsRecorded), expected, "{source}, after it was stored");
 }
 
 #[test]
 fn an_accepted_body_is_written_as_it_was_read() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     for (source, body) in &bodies {
         assert_exact(source, body);
     }
@@ -113,7 +113,7 @@ fn an_answer_on_a_cassette_is_written_as_it_was_sent() {
 
 #[test]
 fn texts_names_arguments_and_results_are_read_into_fields_and_not_into_native_items() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     let (mut calls, mut results, mut thoughts) = (0, 0, 0);
     for (source, body) in &bodies {
         let contents = json!({"contents": body["contents"]});
@@ -181,7 +181,7 @@ fn conversations_recorded_with_openai_are_written_in_a_form_valid_for_gemini() {
                 cut_off += 1;
             }
         }
-        assert_eq!(written(&stored(&messages), Unsigned::AsRecorded), body, "{source}");
+        assert_eq!(written(&after_storage(&messages), Unsigned::AsRecorded), body, "{source}");
         assert_signed(&written(&messages, Unsigned::StandIn), &source);
         assert_replayed(&messages, &source);
         assert_no_content_is_lost(&messages, &body, &source);
@@ -204,7 +204,7 @@ fn accepted_requests_of_openai_clients_are_written_in_a_form_valid_for_gemini() 
 
 #[test]
 fn bodies_that_gemini_accepted_are_written_in_a_form_valid_for_openai() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     for (source, body) in &bodies {
         let messages = parse_body(&body.to_string()).expect(source);
         if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
@@ -264,7 +264,7 @@ fn assert_no_content_is_lost(messages: &[Message], body: &Value, source: &str) {
 
 #[test]
 fn an_accepted_body_is_replayed_unchanged_except_for_new_ids_and_moved_results() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     let (mut exact, mut with_new_ids, mut split) = (0, 0, 0);
     for (source, body) in &bodies {
         let messages = parse_body(&body.to_string()).expect(source);

@@ -20,7 +20,7 @@ mod exact_recorded;
 mod gemini;
 mod gemini_generated;
 mod gemini_recorded;
-mod odd;
+mod json_rng;
 mod openai_chat;
 mod openai_chat_generated;
 mod openai_chat_recorded;

@@ -16,13 +16,13 @@ fn written(message: &Message) -> Vec<Value> {
 }
 
 #[track_caller]
-fn comes_back(json: Value) -> Message {
+fn round_trip(json: Value) -> Message {
     let message = parse_message(&json.to_string()).unwrap();
     assert_eq!(written(&message), [json]);
     message
 }
 
-fn natives(message: &Message) -> usize {
+fn native_count(message: &Message) -> usize {
     tower_chat_core::format::encode(message).matches(r#""wire""#).count()
 }
 
@@ -51,14 +51,14 @@ fn plain_messages_are_read_as_plain_parts() {
             Message::tool_results([ToolResult::error("", "")]),
         ),
     ] {
-        assert_eq!(comes_back(json), expected);
+        assert_eq!(round_trip(json), expected);
     }
 }
 
 #[test]
 fn every_form_of_content_is_written_as_it_was_read() {
     for role in ["system", "developer", "user", "assistant", "tool", "function"] {
-        comes_back(json!({"role": role}));
+        round_trip(json!({"role": role}));
         for content in [
             json!(null),
             json!(""),
@@ -71,8 +71,8 @@ fn every_form_of_content_is_written_as_it_was_read() {
             json!([{"type": "refusal", "refusal": "no"}]),
             json!(["bare", 1, null, []]),
         ] {
-            comes_back(json!({"role": role, "content": content}));
-            comes_back(json!({"role": role, "content": content, "extra": {"a": [1.50, null]}}));
+            round_trip(json!({"role": role, "content": content}));
+            round_trip(json!({"role": role, "content": content, "extra": {"a": [1.50, null]}}));
         }
     }
 }
@@ -88,12 +88,12 @@ fn unknown_fields_are_written_byte_for_byte() {
 
 #[test]
 fn a_response_message_with_null_fields_is_written_as_it_was_read() {
-    let message = comes_back(json!({
+    let message = round_trip(json!({
         "role": "assistant", "content": null, "refusal": null, "annotations": [],
         "function_call": null, "tool_calls": null, "name": null, "reasoning_content": null,
     }));
     assert_eq!(message.calls().count(), 0);
-    assert_eq!(natives(&message), 1);
+    assert_eq!(native_count(&message), 1);
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn calls_of_every_form_are_written_as_they_were_read() {
         json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, "function_call": {}}),
     ] {
         let message =
-            comes_back(json!({"role": "assistant", "content": "x", "tool_calls": [call, call]}));
+            round_trip(json!({"role": "assistant", "content": "x", "tool_calls": [call, call]}));
         assert_eq!(message.calls().count(), 2);
     }
-    comes_back(json!({"role": "assistant", "content": "x", "tool_calls": []}));
+    round_trip(json!({"role": "assistant", "content": "x", "tool_calls": []}));
 }
 
 #[test]
@@ -132,22 +132,22 @@ fn arguments_that_are_an_object_are_written_byte_for_byte() {
 
 #[test]
 fn messages_in_the_legacy_format_are_written_as_they_were_read() {
-    let message = comes_back(json!({"role": "assistant", "content": null,
+    let message = round_trip(json!({"role": "assistant", "content": null,
         "function_call": {"name": "f", "arguments": "{}"}}));
     let call = message.calls().next().unwrap();
     assert_eq!((call.id.as_deref(), call.name.as_str()), (None, "f"));
-    let message = comes_back(json!({"role": "function", "name": "f", "content": "12"}));
+    let message = round_trip(json!({"role": "function", "name": "f", "content": "12"}));
     let result = message.results().next().unwrap();
     assert_eq!((message.role, result.call_id.as_deref()), (Role::Tool, None));
     assert_eq!((result.name.as_deref(), result.text().as_str()), (Some("f"), "12"));
-    comes_back(json!({"role": "assistant", "content": "", "function_call": {"name": "f"},
+    round_trip(json!({"role": "assistant", "content": "", "function_call": {"name": "f"},
         "tool_calls": [{"id": "c", "type": "function", "function": {"name": "g", "arguments": ""}}]}));
 }
 
 #[test]
 fn readable_reasoning_is_read_as_a_reasoning_part() {
     for content in [json!(null), json!("answer")] {
-        let message = comes_back(json!({"role": "assistant", "content": content,
+        let message = round_trip(json!({"role": "assistant", "content": content,
             "reasoning_content": "hm", "reasoning": "", "reasoning_details": [{"type": "x"}]}));
         assert!(
             message
@@ -155,7 +155,7 @@ fn readable_reasoning_is_read_as_a_reasoning_part() {
                 .iter()
                 .any(|part| matches!(part, Part::Reasoning(reasoning) if reasoning.text == "hm"))
         );
-        comes_back(json!({"role": "assistant", "content": content, "reasoning_content": "hm"}));
+        round_trip(json!({"role": "assistant", "content": content, "reasoning_content": "hm"}));
     }
 }
 
@@ -176,7 +176,7 @@ fn media_are_read_as_media_parts_and_written_as_they_were_read() {
         json!({"type": "file", "file": {"file_data": "data:audio/wav;base64,AAAA", "filename": "file"}}),
         json!({"type": "file", "file": {"file_data": "AAAA", "filename": "a.pdf"}}),
     ] {
-        let message = comes_back(json!({"role": "user", "content": [part]}));
+        let message = round_trip(json!({"role": "user", "content": [part]}));
         assert!(matches!(&message.parts[..], [Part::Media(_)]), "{part}");
     }
     for part in [
@@ -185,7 +185,7 @@ fn media_are_read_as_media_parts_and_written_as_they_were_read() {
         json!({"type": "input_audio", "input_audio": "AAAA"}),
         json!({"type": "file", "file": {"file_data": "data:a/b;base64,AAAA", "file_id": "f"}}),
     ] {
-        let message = comes_back(json!({"role": "user", "content": [part]}));
+        let message = round_trip(json!({"role": "user", "content": [part]}));
         assert!(matches!(&message.parts[..], [Part::Native(_)]), "{part}");
     }
 }
@@ -268,7 +268,7 @@ fn only_a_model_is_sent_a_legacy_call_with_an_id_as_an_ordinary_call() {
 
 #[test]
 fn the_field_tool_call_id_of_a_legacy_result_is_not_read_as_its_call_id() {
-    let message = comes_back(json!({"role": "function", "name": "f", "content": "12",
+    let message = round_trip(json!({"role": "function", "name": "f", "content": "12",
         "tool_call_id": "c"}));
     assert_eq!(message.results().next().unwrap().call_id, None);
 }
@@ -279,10 +279,10 @@ fn a_model_is_not_sent_an_answer_whose_content_is_missing_or_null() {
         json!({"role": "assistant"}),
         json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": []}),
     ] {
-        let message = comes_back(json);
+        let message = round_trip(json);
         assert!(render_message(&message, Audience::Model).is_empty());
     }
-    let message = comes_back(json!({"role": "assistant", "content": "", "tool_calls": []}));
+    let message = round_trip(json!({"role": "assistant", "content": "", "tool_calls": []}));
     let sent: Value = render_message(&message, Audience::Model)[0].parse().unwrap();
     assert_eq!(sent, json!({"role": "assistant", "content": ""}));
 }
@@ -293,7 +293,7 @@ fn a_model_is_not_sent_the_field_x_error() {
         json!({"role": "tool", "tool_call_id": "c", "content": "boom", "x_error": true}),
         json!({"role": "tool", "tool_call_id": "c", "content": "boom", "x_error": false}),
     ] {
-        let message = comes_back(json);
+        let message = round_trip(json);
         let sent: Value = render_message(&message, Audience::Model)[0].parse().unwrap();
         assert_eq!(sent, json!({"role": "tool", "tool_call_id": "c", "content": "boom"}));
     }

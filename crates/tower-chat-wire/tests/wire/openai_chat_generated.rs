@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tower_chat_core::format;
 use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};
 
-use crate::odd::{Odd, odd};
+use crate::json_rng::{JsonRng, unusual_values};
 
-fn content_part(rng: &mut Odd) -> Value {
+fn content_part(rng: &mut JsonRng) -> Value {
     let url = [json!("data:image/png;base64,AA"), json!("https://a.example/b"), json!("")];
     let data = [json!("AAAA"), json!("data:a/b;base64,AA"), json!(null)];
     let inner = rng.object(
@@ -16,10 +16,10 @@ fn content_part(rng: &mut Odd) -> Value {
             ("url", &url),
             ("data", &data),
             ("file_data", &data),
-            ("file_id", &odd()),
+            ("file_id", &unusual_values()),
             ("format", &[json!("wav"), json!("mp3"), json!("mpeg"), json!(1)]),
             ("filename", &[json!("file"), json!("a.pdf")]),
-            ("detail", &odd()),
+            ("detail", &unusual_values()),
         ],
     );
     let kinds = ["text", "image_url", "input_audio", "file", "refusal"].map(Value::from);
@@ -28,16 +28,16 @@ fn content_part(rng: &mut Odd) -> Value {
         3,
         &[
             ("type", &kinds),
-            ("text", &odd()),
+            ("text", &unusual_values()),
             ("image_url", &inner),
             ("input_audio", &inner),
             ("file", &inner),
-            ("cache_control", &odd()),
+            ("cache_control", &unusual_values()),
         ],
     )
 }
 
-fn call(rng: &mut Odd) -> Value {
+fn call(rng: &mut JsonRng) -> Value {
     let arguments =
         [json!("{}"), json!("{'cut"), json!(""), json!("null"), json!(null), json!({"a": [1.5]})];
     let names = [json!("f"), json!("")];
@@ -48,7 +48,7 @@ fn call(rng: &mut Odd) -> Value {
             ("name", &names),
             ("arguments", &arguments),
             ("input", &arguments),
-            ("strict", &odd()),
+            ("strict", &unusual_values()),
         ],
     );
     let kinds = [json!("function"), json!("custom"), json!(null)];
@@ -56,18 +56,18 @@ fn call(rng: &mut Odd) -> Value {
     rng.object(
         3,
         &[
-            ("id", &odd()),
+            ("id", &unusual_values()),
             ("type", &kinds),
             ("function", &function),
             ("custom", &function),
-            ("function_call", &odd()),
-            ("index", &odd()),
+            ("function_call", &unusual_values()),
+            ("index", &unusual_values()),
         ],
     )
 }
 
-fn message(rng: &mut Odd) -> Value {
-    let mut content = odd();
+fn message(rng: &mut JsonRng) -> Value {
+    let mut content = unusual_values();
     content.extend([rng.list(4, content_part), rng.list(4, content_part)]);
     let calls = [json!(null), rng.list(4, call), rng.list(4, call)];
     let legacy =
@@ -76,15 +76,15 @@ fn message(rng: &mut Odd) -> Value {
         3,
         &[
             ("content", &content),
-            ("name", &odd()),
-            ("tool_call_id", &odd()),
+            ("name", &unusual_values()),
+            ("tool_call_id", &unusual_values()),
             ("tool_calls", &calls),
             ("function_call", &legacy),
-            ("reasoning", &odd()),
-            ("reasoning_content", &odd()),
-            ("x_error", &odd()),
-            ("type", &odd()),
-            ("wire", &odd()),
+            ("reasoning", &unusual_values()),
+            ("reasoning_content", &unusual_values()),
+            ("x_error", &unusual_values()),
+            ("type", &unusual_values()),
+            ("wire", &unusual_values()),
         ],
     );
     let roles = ["system", "developer", "user", "assistant", "tool", "function"];
@@ -94,7 +94,7 @@ fn message(rng: &mut Odd) -> Value {
 
 #[test]
 fn every_generated_message_that_can_be_read_is_written_as_it_was_read() {
-    let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
+    let mut rng = JsonRng::seeded(0x9E37_79B9_7F4A_7C15);
     let (mut read, mut refused) = (0, 0);
     for _ in 0..6_000 {
         let json = message(&mut rng);

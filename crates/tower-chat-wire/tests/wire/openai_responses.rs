@@ -17,7 +17,7 @@ fn written<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Value {
 
 /// Reads items and returns their messages. Asserts that the items are written unchanged, both
 /// before and after the messages were stored and loaded.
-fn comes_back(items: Value) -> Vec<Message> {
+fn round_trip(items: Value) -> Vec<Message> {
     let messages = parse_input(&items.to_string()).unwrap();
     assert_eq!(written(&messages), items, "{messages:#?}");
     let stored: Vec<Message> =
@@ -32,7 +32,7 @@ fn roles(messages: &[Message]) -> Vec<Role> {
 
 #[test]
 fn ordinary_messages_equal_the_messages_that_the_constructors_create() {
-    let messages = comes_back(json!([
+    let messages = round_trip(json!([
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": "hello"},
@@ -97,12 +97,12 @@ fn the_output_of_an_answer_is_one_message_with_ids_phases_and_encrypted_reasonin
     expected.push(json!({"type": "function_call_output", "call_id": "c1", "output": "1"}));
     expected.push(json!({"type": "custom_tool_call_output", "call_id": "c2", "output": "2"}));
     assert_eq!(written(&history), json!(expected));
-    comes_back(json!(expected));
+    round_trip(json!(expected));
 }
 
 #[test]
 fn consecutive_assistant_messages_are_written_as_separate_messages() {
-    let messages = comes_back(json!([
+    let messages = round_trip(json!([
         {"role": "assistant", "content": "one"},
         {"role": "assistant", "content": [{"type": "output_text", "text": "two"}]},
         {"type": "message", "role": "assistant", "content": "three"},
@@ -115,7 +115,7 @@ fn consecutive_assistant_messages_are_written_as_separate_messages() {
 
 #[test]
 fn provider_specific_items_are_written_as_they_were_read() {
-    let messages = comes_back(json!([
+    let messages = round_trip(json!([
         {"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]},
         {"type": "item_reference", "id": "msg_9"},
         {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"},
@@ -157,7 +157,7 @@ fn calls_of_provider_tools_that_the_caller_runs_are_calls_that_need_results() {
         {"type": "local_shell_call_output", "call_id": "c4", "output": "b"},
         {"type": "tool_search_output", "call_id": "c5", "execution": "client", "tools": [{"name": "f"}]},
     ]);
-    let messages = comes_back(items.clone());
+    let messages = round_trip(items.clone());
     assert_eq!(roles(&messages), [Role::Assistant, Role::Tool]);
     let names: Vec<_> = messages[0].calls().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["computer", "shell", "apply_patch", "local_shell", "tool_search"]);
@@ -199,7 +199,7 @@ fn media_are_read_as_media_parts_and_written_as_they_were_read() {
         json!({"type": "input_file", "file_id": "file-1"}),
         json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}}),
     ] {
-        let messages = comes_back(json!([{"role": "user", "content": [part]},
+        let messages = round_trip(json!([{"role": "user", "content": [part]},
             {"type": "function_call_output", "call_id": "c", "output": [part]}]));
         assert!(matches!(messages[0].parts[..], [Part::Media(_)]), "{part}");
         let result = messages[1].results().next().unwrap();
@@ -211,14 +211,14 @@ fn media_are_read_as_media_parts_and_written_as_they_were_read() {
         json!({"type": "input_image"}),
         json!({"type": "input_audio", "input_audio": "AAAA"}),
     ] {
-        let messages = comes_back(json!([{"role": "user", "content": [part]}]));
+        let messages = round_trip(json!([{"role": "user", "content": [part]}]));
         assert!(matches!(messages[0].parts[..], [Part::Native(_)]), "{part}");
     }
 }
 
 #[test]
 fn a_changed_field_is_written_with_its_new_value() {
-    let mut messages = comes_back(json!([
+    let mut messages = round_trip(json!([
         {"type": "reasoning", "id": "rs", "encrypted_content": "g",
             "summary": [{"type": "summary_text", "text": "old"}],
             "content": [{"type": "reasoning_text", "text": "old"}]},
@@ -455,7 +455,7 @@ fn an_output_is_written_with_the_type_that_it_was_read_with() {
                 call,
                 {"type": output, "call_id": "c1", "output": format!("{output} says 12")},
             ]);
-            comes_back(answered.clone());
+            round_trip(answered.clone());
             assert_eq!(replayed(&answered), answered);
             if output == "function_call_output" {
                 validate(Wire::OpenAiResponses, &json!({ "input": answered })).unwrap();
@@ -496,12 +496,12 @@ fn reasoning_before_a_message_without_an_id_is_written_without_its_id() {
     assert_eq!(written(&parse_input(&empty.to_string()).unwrap()), json!([reply]));
     let with_id = json!([reasoning("rs_1", "gBBB".into()),
         {"type": "message", "id": "msg_1", "role": "assistant", "content": "It is 13."}]);
-    comes_back(with_id.clone());
+    round_trip(with_id.clone());
     validate(Wire::OpenAiResponses, &json!({ "input": with_id })).unwrap();
     // DeepSeek does not require that a particular item follows reasoning. In a recording, DeepSeek
     // has accepted this input.
     let foreign = json!([{"type": "reasoning", "id": "rs-a", "summary": []}, reply]);
-    comes_back(foreign.clone());
+    round_trip(foreign.clone());
     validate(Wire::OpenAiResponses, &json!({ "input": foreign })).unwrap();
 }
 

@@ -8,9 +8,9 @@ use tower_chat_core::{
 use tower_chat_testkit::validate::{Rule, Wire, validate};
 use tower_chat_wire::openai_responses::{WIRE, parse_input, render_input};
 
-use crate::odd::{Odd, odd};
+use crate::json_rng::{JsonRng, unusual_values};
 
-fn content_part(rng: &mut Odd) -> Value {
+fn content_part(rng: &mut JsonRng) -> Value {
     let kinds =
         ["input_text", "output_text", "input_image", "input_file", "input_audio", "refusal"];
     let location = [json!("data:image/png;base64,AA"), json!("https://a.example/b"), json!(null)];
@@ -20,30 +20,30 @@ fn content_part(rng: &mut Odd) -> Value {
         4,
         &[
             ("type", &kinds.map(Value::from)),
-            ("text", &odd()),
+            ("text", &unusual_values()),
             ("image_url", &location),
             ("file_data", &location),
-            ("file_id", &odd()),
+            ("file_id", &unusual_values()),
             ("input_audio", &audio),
-            ("annotations", &odd()),
+            ("annotations", &unusual_values()),
         ],
     )
 }
 
-fn content(rng: &mut Odd) -> Value {
+fn content(rng: &mut JsonRng) -> Value {
     if rng.below(2) == 0 {
-        return rng.one_of(&[json!("text"), json!(""), json!([]), json!(["bare", 1, null])]);
+        return rng.choose(&[json!("text"), json!(""), json!([]), json!(["bare", 1, null])]);
     }
     (0..rng.below(4)).map(|_| content_part(rng)).collect()
 }
 
-fn message(rng: &mut Odd, role: &str) -> Value {
+fn message(rng: &mut JsonRng, role: &str) -> Value {
     let mut item = rng.object(
         4,
         &[
             ("type", &[json!("message")]),
-            ("id", &odd()),
-            ("status", &odd()),
+            ("id", &unusual_values()),
+            ("status", &unusual_values()),
             ("phase", &[json!("commentary")]),
         ],
     );
@@ -64,15 +64,15 @@ const OUTPUTS: [(&str, &str); 4] = [
 
 /// Returns a valid list of items with unusual values: another item of the model follows reasoning,
 /// every call has an output, and all ids are distinct.
-fn items(rng: &mut Odd) -> Vec<Value> {
+fn items(rng: &mut JsonRng) -> Vec<Value> {
     let mut items = Vec::new();
     for turn in 0..1 + rng.below(4) {
-        let role = rng.one_of(&["user", "system", "developer", "assistant"]);
+        let role = rng.choose(&["user", "system", "developer", "assistant"]);
         items.push(message(rng, role));
         for _ in 0..rng.below(3) {
-            items.push(json!({"type": "reasoning", "summary": rng.one_of(&[json!([]),
+            items.push(json!({"type": "reasoning", "summary": rng.choose(&[json!([]),
                 json!([{"type": "summary_text", "text": "hm"}, {"type": "summary_text", "text": "ah"}])]),
-                "encrypted_content": "gAAA", "content": rng.one_of(&odd())}));
+                "encrypted_content": "gAAA", "content": rng.choose(&unusual_values())}));
         }
         let reply = message(rng, "assistant");
         items.push(reply);
@@ -80,31 +80,32 @@ fn items(rng: &mut Odd) -> Vec<Value> {
         for index in 0..rng.below(4) {
             if rng.below(3) == 0 {
                 let kind = ["web_search_call", "mcp_call", "image_generation_call", "new_call"];
-                let (kind, x) = (rng.one_of(&kind), rng.one_of(&odd()));
+                let (kind, x) = (rng.choose(&kind), rng.choose(&unusual_values()));
                 items.push(
                     json!({"type": kind, "id": "ws", "name": "n", "action": x, "arguments": x}),
                 );
                 continue;
             }
-            let (call, output) = rng.one_of(&OUTPUTS);
+            let (call, output) = rng.choose(&OUTPUTS);
             let mut item = rng.object(
                 4,
                 &[
-                    ("arguments", &odd()),
-                    ("input", &odd()),
-                    ("action", &odd()),
-                    ("id", &odd()),
-                    ("status", &odd()),
+                    ("arguments", &unusual_values()),
+                    ("input", &unusual_values()),
+                    ("action", &unusual_values()),
+                    ("id", &unusual_values()),
+                    ("status", &unusual_values()),
                 ],
             );
             let id = format!("c{turn}.{index}");
             item["type"] = call.into();
             item["call_id"] = json!(id);
-            item["name"] = rng.one_of(&["f", ""]).into();
+            item["name"] = rng.choose(&["f", ""]).into();
             items.push(item);
             let content = content(rng);
-            let answer = rng.one_of(&[content, json!({"type": "x"}), json!(null), json!(5)]);
-            let mut item = rng.object(4, &[("status", &odd()), ("id", &odd())]);
+            let answer = rng.choose(&[content, json!({"type": "x"}), json!(null), json!(5)]);
+            let mut item =
+                rng.object(4, &[("status", &unusual_values()), ("id", &unusual_values())]);
             item["type"] = output.into();
             item["call_id"] = json!(id);
             item["output"] = answer;
@@ -121,7 +122,7 @@ fn written(messages: &[Message]) -> Vec<Value> {
 
 #[test]
 fn generated_items_are_written_as_they_were_read() {
-    let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
+    let mut rng = JsonRng::seeded(0x9E37_79B9_7F4A_7C15);
     for _ in 0..1_000 {
         let items = items(&mut rng);
         let messages = parse_input(&json!(items).to_string()).unwrap();
@@ -134,11 +135,11 @@ fn generated_items_are_written_as_they_were_read() {
     }
 }
 
-fn odd_text(rng: &mut Odd) -> String {
-    rng.one_of(&["", "text", "{}", "{\"cut", "null", "[1]", "ä\u{0}\u{FFFD}"]).to_owned()
+fn unusual_text(rng: &mut JsonRng) -> String {
+    rng.choose(&["", "text", "{}", "{\"cut", "null", "[1]", "ä\u{0}\u{FFFD}"]).to_owned()
 }
 
-fn odd_native(rng: &mut Odd) -> Native {
+fn unusual_native(rng: &mut JsonRng) -> Native {
     let items = [
         r#"{"role":"user"}"#,
         r#"{"role":"assistant","content":null,"type":"message"}"#,
@@ -155,65 +156,65 @@ fn odd_native(rng: &mut Odd) -> Native {
         "[]",
         "null",
     ];
-    let wire = rng.one_of(&[WIRE, WIRE, "anthropic"]);
-    Native::new(wire, rng.one_of(&items).parse().unwrap())
+    let wire = rng.choose(&[WIRE, WIRE, "anthropic"]);
+    Native::new(wire, rng.choose(&items).parse().unwrap())
 }
 
-fn odd_call(rng: &mut Odd) -> ToolCall {
-    let mut call = ToolCall::without_id(odd_text(rng), odd_text(rng));
+fn unusual_call(rng: &mut JsonRng) -> ToolCall {
+    let mut call = ToolCall::without_id(unusual_text(rng), unusual_text(rng));
     call.id =
-        rng.one_of(&[None, Some(""), Some("a"), Some("a_0"), Some("call_0")]).map(String::from);
+        rng.choose(&[None, Some(""), Some("a"), Some("a_0"), Some("call_0")]).map(String::from);
     call.provider_executed = rng.below(4) == 0;
-    call.native = (rng.below(2) == 0).then(|| odd_native(rng));
+    call.native = (rng.below(2) == 0).then(|| unusual_native(rng));
     call
 }
 
-fn odd_part(rng: &mut Odd) -> Part {
-    let native = (rng.below(3) == 0).then(|| odd_native(rng));
+fn unusual_part(rng: &mut JsonRng) -> Part {
+    let native = (rng.below(3) == 0).then(|| unusual_native(rng));
     match rng.below(9) {
         0 | 1 => {
-            let mut text = tower_chat_core::Text::new(odd_text(rng));
+            let mut text = tower_chat_core::Text::new(unusual_text(rng));
             text.native = native;
             text.into()
         }
         2 => {
-            let mut reasoning = Reasoning::new(odd_text(rng));
+            let mut reasoning = Reasoning::new(unusual_text(rng));
             reasoning.native = native;
             reasoning.into()
         }
-        3 => odd_call(rng).into(),
+        3 => unusual_call(rng).into(),
         4 => {
-            let mut result = ToolResult::new(rng.one_of(&["", "a", "a_0", "b"]), "");
+            let mut result = ToolResult::new(rng.choose(&["", "a", "a_0", "b"]), "");
             result.native = native;
-            result.content = (0..rng.below(3)).map(|_| odd_part(rng)).collect();
+            result.content = (0..rng.below(3)).map(|_| unusual_part(rng)).collect();
             result.into()
         }
         5 => {
             let source = match rng.below(3) {
-                0 => MediaSource::Url(odd_text(rng)),
-                1 => MediaSource::Base64(odd_text(rng)),
-                _ => MediaSource::File(odd_text(rng)),
+                0 => MediaSource::Url(unusual_text(rng)),
+                1 => MediaSource::Base64(unusual_text(rng)),
+                _ => MediaSource::File(unusual_text(rng)),
             };
             let kinds = ["image/png", "audio/wav", "audio/x", "", "text/plain"];
-            let mut media = Media::new(rng.one_of(&kinds), source);
+            let mut media = Media::new(rng.choose(&kinds), source);
             media.native = native;
             media.into()
         }
         6 => ErrorPart::new("overloaded").into(),
-        7 => ApprovalRequest::new("approval", odd_call(rng), true).into(),
-        _ => odd_native(rng).into(),
+        7 => ApprovalRequest::new("approval", unusual_call(rng), true).into(),
+        _ => unusual_native(rng).into(),
     }
 }
 
 #[test]
 fn generated_messages_are_written_without_a_panic_and_with_calls_and_outputs_in_order() {
-    let mut rng = Odd::of(0xD1B5_4A32_D192_ED03);
+    let mut rng = JsonRng::seeded(0xD1B5_4A32_D192_ED03);
     let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
     for _ in 0..5_000 {
         let messages: Vec<Message> = (0..rng.below(6))
             .map(|_| {
-                let parts = (0..rng.below(5)).map(|_| odd_part(&mut rng)).collect();
-                Message::new(rng.one_of(&roles), parts)
+                let parts = (0..rng.below(5)).map(|_| unusual_part(&mut rng)).collect();
+                Message::new(rng.choose(&roles), parts)
             })
             .collect();
         let before = messages.clone();

@@ -15,7 +15,7 @@ use tower_chat_wire::{
     openai_responses::{parse_answer, parse_body, render_input},
 };
 
-fn accepted() -> Vec<(String, Value)> {
+fn accepted_bodies() -> Vec<(String, Value)> {
     let requests = Recordings::all().accepted("openai-responses").unwrap();
     assert!(!requests.is_empty());
     requests.into_iter().map(|request| (request.id, request.body)).collect()
@@ -25,24 +25,24 @@ fn written<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Value {
     render_input(messages).iter().map(|item| item.parse::<Value>().unwrap()).collect()
 }
 
-fn stored(messages: &[Message]) -> Vec<Message> {
+fn after_storage(messages: &[Message]) -> Vec<Message> {
     messages.iter().map(|message| format::decode(&format::encode(message)).unwrap()).collect()
 }
 
 #[test]
 fn an_accepted_body_is_written_as_it_was_read_before_and_after_storage() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     for (id, body) in bodies {
         let conversation = parse_body(&body.to_string()).expect(&id);
         assert_eq!(conversation.instructions.as_deref(), body["instructions"].as_str(), "{id}");
         assert_eq!(written(&conversation.messages), body["input"], "{id}");
-        assert_eq!(written(&stored(&conversation.messages)), body["input"], "{id}, stored");
+        assert_eq!(written(&after_storage(&conversation.messages)), body["input"], "{id}, stored");
     }
 }
 
 #[test]
 fn texts_calls_and_outputs_are_read_into_fields_and_not_into_native_items() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     let (mut calls, mut plain) = (0, 0);
     for (id, body) in bodies {
         let messages = parse_body(&body.to_string()).unwrap().messages;
@@ -92,7 +92,7 @@ fn texts_calls_and_outputs_are_read_into_fields_and_not_into_native_items() {
 
 #[test]
 fn every_prefix_of_an_accepted_body_is_valid_after_replay() {
-    let bodies = accepted();
+    let bodies = accepted_bodies();
     let mut count = 0;
     for (id, body) in bodies {
         let messages = parse_body(&body.to_string()).unwrap().messages;
@@ -117,7 +117,7 @@ fn replayed(messages: &[Message], dangling: DanglingCalls) -> Value {
 }
 
 /// Returns the conversations that were recorded with OpenAI's Chat Completions, with their sources.
-fn chats() -> Vec<(String, Vec<Message>)> {
+fn recorded_chats() -> Vec<(String, Vec<Message>)> {
     let recordings = Recordings::all();
     let accepted = recordings.accepted("openai-chat").unwrap().into_iter();
     let accepted = accepted.map(|request| (request.id, request.body["messages"].to_string()));
@@ -129,7 +129,7 @@ fn chats() -> Vec<(String, Vec<Message>)> {
 
 #[test]
 fn a_conversation_of_openai_chat_is_valid_as_responses_input_and_loses_no_text() {
-    let chats = chats();
+    let chats = recorded_chats();
     let (mut repeated, mut as_recorded) = (0, 0);
     for (source, messages) in &chats {
         let input = replayed(messages, DanglingCalls::Interrupted);
@@ -147,7 +147,7 @@ fn a_conversation_of_openai_chat_is_valid_as_responses_input_and_loses_no_text()
         if pending == messages.iter().flat_map(Message::results).count() {
             let input = written(messages);
             validate(Wire::OpenAiResponses, &json!({ "input": input })).expect(source);
-            assert_same_words(messages, &input, source);
+            assert_same_texts(messages, &input, source);
             as_recorded += 1;
         }
     }
@@ -155,7 +155,7 @@ fn a_conversation_of_openai_chat_is_valid_as_responses_input_and_loses_no_text()
     assert!(as_recorded > 0);
 }
 
-fn assert_same_words(messages: &[Message], input: &Value, source: &str) {
+fn assert_same_texts(messages: &[Message], input: &Value, source: &str) {
     let items = input.as_array().unwrap();
     let of = |kind: &'static str| items.iter().filter(move |item| item["type"] == kind);
     let calls = messages.iter().flat_map(Message::calls);
@@ -206,7 +206,7 @@ fn a_recorded_answer_is_one_message_and_is_sent_again_as_it_was_received() {
         // OpenAI refuses reasoning at the end of an input, so the writer omits it.
         let end = output.iter().rposition(|item| item["type"] != "reasoning");
         let expected = &output[..end.map_or(0, |end| end + 1)];
-        assert_eq!(written(&stored(&answer)), json!(expected), "{}", exchange.source);
+        assert_eq!(written(&after_storage(&answer)), json!(expected), "{}", exchange.source);
         count += 1;
     }
     println!("{count} recorded answers");

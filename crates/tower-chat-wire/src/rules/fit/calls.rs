@@ -6,7 +6,7 @@
 use serde_json::json;
 use tower_chat_core::{Change, ChangeKind, Message, Part, Reasoning, ToolCall};
 
-use super::{FittedParts, Fitting};
+use super::{FittedParts, Fitter};
 use crate::{
     body::BodyWire,
     fields::{Fields, raw},
@@ -17,29 +17,29 @@ use crate::{
     },
 };
 
-impl Fitting<'_> {
+impl Fitter<'_> {
     /// Returns the call to send.
-    pub(super) fn call(
+    pub(super) fn fit_call(
         &mut self,
         message: &Message,
         call: &ToolCall,
         fitted_parts: &mut FittedParts,
     ) -> ToolCall {
         let mut sent = call.clone();
-        sent.native = self.native(message, call.native.as_ref(), fitted_parts);
+        sent.native = self.own_native(message, call.native.as_ref(), fitted_parts);
         sent.id = self.ids.call(call.id.as_deref());
         if sent.id != call.id {
             fitted_parts.has_changed = true;
             let ids = (call.id.as_deref().unwrap_or_default(), sent.id.as_deref());
             let what = format!("the call {:?} is sent as {:?}", ids.0, ids.1.unwrap_or_default());
-            self.change(message, ChangeKind::CallId, what);
+            self.record_change(message, ChangeKind::CallId, what);
         }
-        if let Some(name) = self.name(&call.name) {
+        if let Some(name) = self.sent_name(&call.name) {
             fitted_parts.has_changed = true;
             sent.name = name;
         }
-        if self.rules.definitions_with_calls && !self.called.contains(&sent.name) {
-            self.called.push(sent.name.clone());
+        if self.rules.definitions_with_calls && !self.called_tools.contains(&sent.name) {
+            self.called_tools.push(sent.name.clone());
         }
         if self.rules.arguments == ArgumentRule::Object
             && has_json_arguments(&sent, self.rules.wire)
@@ -49,15 +49,15 @@ impl Fitting<'_> {
             fitted_parts.has_changed = true;
             sent.arguments = arguments;
             let what = format!("the arguments of a call of {:?} are made a JSON object", call.name);
-            self.change(message, ChangeKind::Arguments, what);
+            self.record_change(message, ChangeKind::Arguments, what);
         }
         sent
     }
 
     /// Returns the name to send for a tool, or `None` if the service accepts the tool's own name.
-    pub(super) fn name(&mut self, name: &str) -> Option<String> {
+    pub(super) fn sent_name(&mut self, name: &str) -> Option<String> {
         let count = self.names.len();
-        let sent = self.names.sent(name, &self.rules.tool_names)?;
+        let sent = self.names.map_name(name, &self.rules.tool_names)?;
         if self.names.len() > count {
             let what = format!("the tool {name:?} is sent as {sent:?}");
             self.changes.push(Change::new(ChangeKind::Name, what));
@@ -81,14 +81,14 @@ impl Fitting<'_> {
                     fitted_parts.parts.insert(0, placeholder(field, text, wire));
                     fitted_parts.has_changed = true;
                     let what = format!("an empty {field} is added to calls that have no {field}");
-                    self.change(message, ChangeKind::Reasoning, what);
+                    self.record_change(message, ChangeKind::Reasoning, what);
                 }
             }
             // On the wire Gemini, the writer of the body adds this value.
             ForeignRule::Signature(signature) if self.rules.wire == BodyWire::OpenAiChat => {
                 if sign_first_call(fitted_parts, signature) {
                     let what = "a placeholder is added to a call without a signature";
-                    self.change(message, ChangeKind::Reasoning, what);
+                    self.record_change(message, ChangeKind::Reasoning, what);
                 }
             }
             ForeignRule::Signature(_) => {}

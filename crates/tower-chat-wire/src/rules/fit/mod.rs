@@ -17,17 +17,17 @@ use tower_chat_core::{
     Role,
 };
 
-use self::parts::{add_text_beside, join_texts};
+use self::parts::{add_text_to_document, join_texts};
 use super::{
     compaction, hosted,
     ids::CallIds,
-    media::Count,
+    media::MediaCount,
     names::{self, NameMap},
     natives::{is_foreign, wire_name},
     refused::{Refused, Replaced},
     service_rules::{EmptyRule, ForeignRule, ServiceRules},
 };
-use crate::{body::BodyWire, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
+use crate::{body::BodyWire, fields::Fields, provider_calls::assistant_provider_call_ids};
 
 /// A request that complies with the rules of a service, and the changes that were made.
 #[derive(Debug, Clone)]
@@ -68,28 +68,28 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     if request.extensions.get::<IsFitted>().is_some() {
         return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
     }
-    let mut fitting = Fitting::new(rules);
+    let mut fitter = Fitter::new(rules);
     let mut messages = Cow::Borrowed(request.messages());
     let mut history_len = request.history_len();
     if let Some(compacted) = compaction::compact(request.messages(), rules) {
-        fitting.has_changed = !compacted.changes.is_empty();
-        fitting.begins_with_summary = compacted.begins_with_summary;
-        fitting.changes = compacted.changes;
+        fitter.has_changed = !compacted.changes.is_empty();
+        fitter.begins_with_summary = compacted.begins_with_summary;
+        fitter.changes = compacted.changes;
         let omitted = messages.len() - compacted.messages.len();
         history_len = history_len.saturating_sub(omitted);
         messages = Cow::Owned(compacted.messages);
     }
-    fitting.unanswered = hosted::unanswered(&messages, rules.wire);
-    let refused = Refused::of(request, rules);
+    fitter.unanswered_calls = hosted::unanswered_call_ids(&messages, rules.wire);
+    let refused = Refused::of_request(request, rules);
     for message in &*messages {
         match refused.replace(message) {
-            Some(replaced) => fitting.push_replaced(replaced),
-            None => fitting.push(message),
+            Some(replaced) => fitter.push_replaced(replaced),
+            None => fitter.push(message),
         }
     }
-    fitting.put_behind();
-    let options = fitting.options(&request.options);
-    let Fitting { messages, has_changed, names, changes, .. } = fitting;
+    fitter.push_moved_media();
+    let options = fitter.fit_options(&request.options);
+    let Fitter { messages, has_changed, names, changes, .. } = fitter;
     let mut request = request.clone();
     if has_changed {
         request.set_messages(messages, history_len);
@@ -138,17 +138,17 @@ pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
 }
 
 /// The text of the assistant message that is added between the results of tools and a user message.
-const BRIDGE: &str = "Ok.";
+const ANSWER_BEFORE_USER: &str = "Ok.";
 
 /// The text of a user message that is added if a conversation begins with an assistant message.
-const BEGINNING: &str = "[The conversation begins with the assistant.]";
+const USER_FIRST: &str = "[The conversation begins with the assistant.]";
 
 /// The text at the beginning of the user message that contains the media of results.
 const ATTACHMENTS_NOTE: &str = "The attachments of the results above:";
 
 /// The state of [`fit`] during its pass over the messages of a request.
 #[derive(Debug)]
-struct Fitting<'r> {
+struct Fitter<'r> {
     rules: &'r ServiceRules,
     messages: Vec<Arc<Message>>,
     /// Whether a message of the request was changed or omitted, or a message was added.
@@ -161,14 +161,14 @@ struct Fitting<'r> {
     moved_media: Vec<Part>,
     /// The numbers of images and documents since the last assistant message that is certainly
     /// written to the body.
-    count: Count,
+    media_count: MediaCount,
     /// The names, as they are sent, of the tools that the history calls. Collected only if the
     /// service requires definitions of these tools.
-    called: Vec<String>,
+    called_tools: Vec<String>,
     /// Whether the history contains results of the client's tools.
     has_results: bool,
     /// The ids of the provider-executed calls that have no result and are omitted.
-    unanswered: HashSet<String>,
+    unanswered_calls: HashSet<String>,
     /// Whether the first message after the instructions contains a summary. The service accepts
     /// such a message as the first message of a conversation.
     begins_with_summary: bool,
@@ -183,12 +183,12 @@ struct FittedParts {
     /// The media that were removed from the results of the message.
     moved_media: Vec<Part>,
     /// The ids of the provider-executed calls that were removed.
-    left_out: HashSet<Option<String>>,
+    omitted_calls: HashSet<Option<String>>,
     /// Whether the message has a call of a client's tool.
     has_call: bool,
 }
 
-impl<'r> Fitting<'r> {
+impl<'r> Fitter<'r> {
     fn new(rules: &'r ServiceRules) -> Self {
         Self {
             rules,
@@ -198,18 +198,20 @@ impl<'r> Fitting<'r> {
             ids: CallIds::new(rules.call_ids),
             changes: Vec::new(),
             moved_media: Vec::new(),
-            count: Count::default(),
-            called: Vec::new(),
+            media_count: MediaCount::default(),
+            called_tools: Vec::new(),
             has_results: false,
-            unanswered: HashSet::new(),
+            unanswered_calls: HashSet::new(),
             begins_with_summary: false,
         }
     }
 
     fn push_replaced(&mut self, replaced: Replaced) {
-        let Replaced { message, what } = replaced;
+        let Replaced { message, descriptions } = replaced;
         self.has_changed = true;
-        what.into_iter().for_each(|what| self.change(&message, ChangeKind::Refused, what));
+        for description in descriptions {
+            self.record_change(&message, ChangeKind::Refused, description);
+        }
         self.push(&message);
     }
 
@@ -217,14 +219,14 @@ impl<'r> Fitting<'r> {
     /// sent. Divides a message with results and other content, if the service requires an answer
     /// between them.
     fn push(&mut self, message: &Arc<Message>) {
-        if let Some(author) = self.other_author(message) {
+        if let Some(author) = self.changed_author(message) {
             let mut renamed = Message::clone(message);
             renamed.author = author;
             return self.push(&Arc::new(renamed));
         }
         let has_results = message.role != Role::Assistant && message.results().next().is_some();
         if !has_results && !matches!(message.role, Role::Tool) {
-            self.put_behind();
+            self.push_moved_media();
         }
         let is_mixed = has_results && message.role != Role::Tool;
         if is_mixed && self.rules.answer_after_results {
@@ -241,26 +243,26 @@ impl<'r> Fitting<'r> {
         if message.role == Role::Assistant
             && message.parts.iter().any(|part| is_written(part, self.rules))
         {
-            self.count = Count::default();
+            self.media_count = MediaCount::default();
         }
-        self.ids.follow(message.role, message.calls().next().is_some());
+        self.ids.begin_message(message.role, message.calls().next().is_some());
         let may_be_list = self.rules.content_lists.allows(message.role);
         if is_plain(message) && (may_be_list || message.parts.len() < 2) {
             return self.finish(message, None);
         }
         let mut fitted_parts = FittedParts::default();
-        let at_provider = ids_of_assistants_provider_calls(message);
+        let provider_call_ids = assistant_provider_call_ids(message);
         for part in &message.parts {
-            self.part(message, part, &mut fitted_parts, &at_provider);
+            self.fit_part(message, part, &mut fitted_parts, &provider_call_ids);
         }
         if message.role == Role::Assistant {
             self.complete_calls(message, &mut fitted_parts);
         } else if self.rules.user_media.named_documents {
-            add_text_beside(&mut fitted_parts);
+            add_text_to_document(&mut fitted_parts);
         }
         if !may_be_list && join_texts(&mut fitted_parts.parts, message.role, self.rules) {
             fitted_parts.has_changed = true;
-            self.change(
+            self.record_change(
                 message,
                 ChangeKind::Message,
                 "the texts of a message are joined to one text",
@@ -288,13 +290,17 @@ impl<'r> Fitting<'r> {
             && !parts.iter().any(|part| is_content(part, message, self.rules));
         if was_emptied || is_refused {
             self.has_changed = true;
-            self.change(message, ChangeKind::Message, "a message without content is omitted");
+            self.record_change(
+                message,
+                ChangeKind::Message,
+                "a message without content is omitted",
+            );
             return;
         }
         if parts.iter().any(|part| matches!(part, Part::Text(_) | Part::Media(_))) {
-            self.bridge(message.role);
+            self.add_answer_before_user(message.role);
         }
-        self.begin(message.role);
+        self.add_user_first(message.role);
         let changed = fitted_parts.filter(|fitted_parts| fitted_parts.has_changed);
         self.has_changed |= changed.is_some();
         self.messages.push(match changed {
@@ -306,7 +312,7 @@ impl<'r> Fitting<'r> {
     /// Adds a user message at the beginning of the conversation, if the service requires one there,
     /// and the next message would begin the conversation with an answer or with results. `role` is
     /// the role of the next message.
-    fn begin(&mut self, role: Role) {
+    fn add_user_first(&mut self, role: Role) {
         if self.begins_with_summary {
             return;
         }
@@ -325,31 +331,31 @@ impl<'r> Fitting<'r> {
             self.has_changed = true;
             let what = "a user message is added before the conversation";
             self.changes.push(Change::new(ChangeKind::Message, what));
-            self.messages.push(Arc::new(Message::user(BEGINNING)));
+            self.messages.push(Arc::new(Message::user(USER_FIRST)));
         }
     }
 
     /// Adds an assistant message between a tool message and a user message, if the service requires
     /// one. `role` is the role of the next message.
-    fn bridge(&mut self, role: Role) {
+    fn add_answer_before_user(&mut self, role: Role) {
         let follows_results =
             self.messages.last().is_some_and(|last| last.role == Role::Tool) && role == Role::User;
         if follows_results && self.rules.answer_after_results {
             self.has_changed = true;
             let what = "an assistant message is added between results and a user message";
             self.changes.push(Change::new(ChangeKind::Message, what));
-            self.messages.push(Arc::new(Message::assistant(BRIDGE)));
+            self.messages.push(Arc::new(Message::assistant(ANSWER_BEFORE_USER)));
         }
     }
 
     /// Adds a user message with the media that were removed from the results at the end of
     /// `messages`, if any.
-    fn put_behind(&mut self) {
+    fn push_moved_media(&mut self) {
         if self.moved_media.is_empty() {
             return;
         }
         self.has_changed = true;
-        self.bridge(Role::User);
+        self.add_answer_before_user(Role::User);
         let media = std::mem::take(&mut self.moved_media);
         let parts = std::iter::once(Part::text(ATTACHMENTS_NOTE)).chain(media).collect();
         self.messages.push(Arc::new(Message::new(Role::User, parts)));
@@ -357,12 +363,12 @@ impl<'r> Fitting<'r> {
 
     /// Returns the author to send with a message. Returns `None` if the message is sent with its
     /// own author, and `Some(None)` if the message is sent without an author.
-    fn other_author(&mut self, message: &Message) -> Option<Option<String>> {
+    fn changed_author(&mut self, message: &Message) -> Option<Option<String>> {
         let author = message.author.as_deref()?;
         let sent = match self.rules.author_names {
             _ if self.rules.wire != BodyWire::OpenAiChat => return None,
             Some(rule) if rule.accepts(author) => return None,
-            Some(rule) => names::author(author, &rule),
+            Some(rule) => names::author_name(author, &rule),
             None => None,
         };
         self.has_changed = true;
@@ -370,11 +376,11 @@ impl<'r> Fitting<'r> {
             Some(sent) => format!("the author {author:?} is sent as {sent:?}"),
             None => format!("the author {author:?} is not sent"),
         };
-        self.change(message, ChangeKind::Name, what);
+        self.record_change(message, ChangeKind::Name, what);
         Some(sent)
     }
 
-    fn change(&mut self, message: &Message, kind: ChangeKind, what: impl Into<String>) {
+    fn record_change(&mut self, message: &Message, kind: ChangeKind, what: impl Into<String>) {
         self.changes.push(Change::new(kind, what).of_message(message.id));
     }
 }
@@ -390,8 +396,8 @@ fn is_content(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
         Part::Text(text) => !text.text.trim().is_empty(),
         Part::ToolCall(call) => !call.provider_executed,
         Part::ToolResult(result) => {
-            let at_provider = ids_of_assistants_provider_calls(message);
-            !at_provider.contains(&result.call_id.as_deref())
+            let provider_call_ids = assistant_provider_call_ids(message);
+            !provider_call_ids.contains(&result.call_id.as_deref())
         }
         Part::Media(_) => true,
         Part::Native(native) => {

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use tower_chat_core::{Change, ChangeKind, ChatOptions, ToolChoice, ToolDefinition};
 
-use super::Fitting;
+use super::Fitter;
 use crate::{
     body::BodyWire,
     rules::{
@@ -20,16 +20,16 @@ use crate::{
 /// The names of the fields that contain the tool choice in the request bodies of all wires.
 const CHOICES: [&str; 4] = ["tool_choice", "toolChoice", "toolConfig", "tool_config"];
 
-impl Fitting<'_> {
+impl Fitter<'_> {
     /// Returns the options to send, or `None` if the options are sent unchanged.
-    pub(super) fn options(&mut self, options: &ChatOptions) -> Option<ChatOptions> {
+    pub(super) fn fit_options(&mut self, options: &ChatOptions) -> Option<ChatOptions> {
         let mut sent = options.clone();
         let mut has_changed = self.leave_out_tools(&mut sent) | self.leave_out_thinking(&mut sent);
         for tool in &mut sent.tools {
             if tool.parameters.is_null() && tool.native.is_some() {
                 continue;
             }
-            if let Some(name) = self.name(&tool.name) {
+            if let Some(name) = self.sent_name(&tool.name) {
                 tool.name = name;
                 has_changed = true;
             }
@@ -41,16 +41,16 @@ impl Fitting<'_> {
             has_changed |= self.fit_schema(tool);
         }
         if let Some(ToolChoice::Tool(name)) = &sent.tool_choice
-            && let Some(name) = self.name(name)
+            && let Some(name) = self.sent_name(name)
         {
             sent.tool_choice = Some(ToolChoice::Tool(name));
             has_changed = true;
         }
         for name in CHOICES {
             let choice = sent.extra.get_mut(name);
-            has_changed |= choice.is_some_and(|choice| self.rename_chosen(choice));
+            has_changed |= choice.is_some_and(|choice| self.rename_chosen_tool(choice));
         }
-        has_changed |= self.define_called(&mut sent);
+        has_changed |= self.define_called_tools(&mut sent);
         has_changed.then_some(sent)
     }
 
@@ -81,7 +81,7 @@ impl Fitting<'_> {
     /// Replaces the tool names in a tool choice, which is JSON of the wire. A string is replaced if
     /// it is the name of a tool that is sent under another name. Returns whether a name was
     /// replaced.
-    fn rename_chosen(&self, choice: &mut Value) -> bool {
+    fn rename_chosen_tool(&self, choice: &mut Value) -> bool {
         let mut has_changed = false;
         match choice {
             Value::String(name) => {
@@ -91,10 +91,10 @@ impl Fitting<'_> {
                 }
             }
             Value::Array(items) => {
-                items.iter_mut().for_each(|item| has_changed |= self.rename_chosen(item));
+                items.iter_mut().for_each(|item| has_changed |= self.rename_chosen_tool(item));
             }
             Value::Object(fields) => {
-                fields.values_mut().for_each(|value| has_changed |= self.rename_chosen(value));
+                fields.values_mut().for_each(|value| has_changed |= self.rename_chosen_tool(value));
             }
             _ => {}
         }
@@ -107,7 +107,7 @@ impl Fitting<'_> {
         let wire = self.rules.wire;
         if !self.rules.thinking_first
             || !thinking::is_enabled(&options.extra, wire)
-            || !thinking::continues_without(&self.messages, wire)
+            || !thinking::continues_without_thinking(&self.messages, wire)
         {
             return false;
         }
@@ -136,8 +136,8 @@ impl Fitting<'_> {
 
     /// Adds definitions of the tools that the history calls, if the service requires definitions in
     /// such a request, and the request has none. Returns whether definitions were added.
-    fn define_called(&mut self, options: &mut ChatOptions) -> bool {
-        let has_blocks = !self.called.is_empty() || self.has_results;
+    fn define_called_tools(&mut self, options: &mut ChatOptions) -> bool {
+        let has_blocks = !self.called_tools.is_empty() || self.has_results;
         let is_defined = options
             .tools
             .iter()
@@ -146,7 +146,7 @@ impl Fitting<'_> {
         if !self.rules.definitions_with_calls || !has_blocks || is_defined {
             return false;
         }
-        let mut names = std::mem::take(&mut self.called);
+        let mut names = std::mem::take(&mut self.called_tools);
         if names.is_empty() {
             names.push("tool".to_owned());
         }

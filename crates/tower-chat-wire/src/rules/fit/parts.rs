@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use tower_chat_core::{ChangeKind, Media, Message, Native, Part, Reasoning, Role, Text};
 
-use super::{FittedParts, Fitting};
+use super::{FittedParts, Fitter};
 use crate::rules::{
     hosted, media,
     natives::{
@@ -18,28 +18,28 @@ use crate::rules::{
     service_rules::{ReasoningRule, ServiceRules},
 };
 
-impl Fitting<'_> {
+impl Fitter<'_> {
     /// Changes one part of a message so that it complies with the rules, and adds it to the fitted
-    /// parts. Omits the part if the service accepts it in no form. `at_provider` contains the ids
-    /// of the message's provider-executed calls.
-    pub(super) fn part(
+    /// parts. Omits the part if the service accepts it in no form. `provider_call_ids` contains the
+    /// ids of the message's provider-executed calls.
+    pub(super) fn fit_part(
         &mut self,
         message: &Message,
         part: &Part,
         fitted_parts: &mut FittedParts,
-        at_provider: &HashSet<Option<&str>>,
+        provider_call_ids: &HashSet<Option<&str>>,
     ) {
         if self.is_unanswered(part) {
             fitted_parts.has_changed = true;
             let what =
                 "a call of a tool that the service runs is omitted, because the call has no result";
-            return self.change(message, ChangeKind::Native, what);
+            return self.record_change(message, ChangeKind::Native, what);
         }
         match part {
             Part::Text(text) => {
-                let mut native = self.native(message, text.native.as_ref(), fitted_parts);
+                let mut native = self.own_native(message, text.native.as_ref(), fitted_parts);
                 // The native item may contain a citation of a result that was omitted.
-                if !fitted_parts.left_out.is_empty() && native.take().is_some() {
+                if !fitted_parts.omitted_calls.is_empty() && native.take().is_some() {
                     fitted_parts.has_changed = true;
                 }
                 let text = Text::new(&text.text);
@@ -48,7 +48,7 @@ impl Fitting<'_> {
                     .push(Part::Text(with_native(text, native, |text| &mut text.native)));
             }
             Part::Reasoning(reasoning) => {
-                if self.is_left_out(message, reasoning) {
+                if self.omits_reasoning(message, reasoning) {
                     fitted_parts.has_changed = true;
                 } else {
                     fitted_parts.parts.push(part.clone());
@@ -58,22 +58,22 @@ impl Fitting<'_> {
                 if is_foreign(call.native.as_ref(), self.rules)
                     || has_id_of_other_service(call, self.rules)
                 {
-                    fitted_parts.left_out.insert(call.id.clone());
+                    fitted_parts.omitted_calls.insert(call.id.clone());
                     fitted_parts.has_changed = true;
                     let what =
                         format!("a call of {:?} that another service ran is omitted", call.name);
-                    self.change(message, ChangeKind::Native, what);
+                    self.record_change(message, ChangeKind::Native, what);
                 } else {
                     fitted_parts.parts.push(part.clone());
                 }
             }
             Part::ToolCall(call) => {
-                let call = self.call(message, call, fitted_parts);
+                let call = self.fit_call(message, call, fitted_parts);
                 fitted_parts.has_call = true;
                 fitted_parts.parts.push(Part::ToolCall(call));
             }
-            Part::ToolResult(result) if at_provider.contains(&result.call_id.as_deref()) => {
-                if fitted_parts.left_out.contains(&result.call_id)
+            Part::ToolResult(result) if provider_call_ids.contains(&result.call_id.as_deref()) => {
+                if fitted_parts.omitted_calls.contains(&result.call_id)
                     || is_foreign(result.native.as_ref(), self.rules)
                 {
                     fitted_parts.has_changed = true;
@@ -83,11 +83,11 @@ impl Fitting<'_> {
             }
             Part::ToolResult(result) => {
                 self.has_results = true;
-                let result = self.result(message, result, fitted_parts);
+                let result = self.fit_result(message, result, fitted_parts);
                 fitted_parts.parts.push(Part::ToolResult(result));
             }
             Part::Media(media) => {
-                let part = self.media(message, media, fitted_parts);
+                let part = self.fit_media(message, media, fitted_parts);
                 fitted_parts.parts.push(part);
             }
             Part::Native(native) => {
@@ -95,7 +95,7 @@ impl Fitting<'_> {
                     || is_result_of_other_service(native, self.rules)
                 {
                     fitted_parts.has_changed = true;
-                    self.left_out(message, native);
+                    self.record_omitted_native(message, native);
                 } else {
                     fitted_parts.parts.push(part.clone());
                 }
@@ -105,13 +105,13 @@ impl Fitting<'_> {
     }
 
     fn is_unanswered(&self, part: &Part) -> bool {
-        !self.unanswered.is_empty()
-            && hosted::call_of(part, self.rules.wire)
-                .is_some_and(|id| self.unanswered.contains(&id))
+        !self.unanswered_calls.is_empty()
+            && hosted::provider_call_id(part, self.rules.wire)
+                .is_some_and(|id| self.unanswered_calls.contains(&id))
     }
 
     /// Returns the native item of a part, unless another service has issued it.
-    pub(super) fn native(
+    pub(super) fn own_native(
         &mut self,
         message: &Message,
         native: Option<&Native>,
@@ -122,49 +122,54 @@ impl Fitting<'_> {
         }
         fitted_parts.has_changed = true;
         if let Some(native) = native {
-            self.left_out(message, native);
+            self.record_omitted_native(message, native);
         }
         None
     }
 
-    pub(super) fn left_out(&mut self, message: &Message, native: &Native) {
+    pub(super) fn record_omitted_native(&mut self, message: &Message, native: &Native) {
         let issuer = native.issuer.as_deref().unwrap_or("another service");
-        self.change(message, ChangeKind::Native, format!("an item of {issuer} is left out"));
+        self.record_change(message, ChangeKind::Native, format!("an item of {issuer} is left out"));
     }
 
-    fn is_left_out(&mut self, message: &Message, reasoning: &Reasoning) -> bool {
+    fn omits_reasoning(&mut self, message: &Message, reasoning: &Reasoning) -> bool {
         let is_foreign = is_foreign(reasoning.native.as_ref(), self.rules);
         let is_refused = self.rules.own_reasoning == ReasoningRule::LeftOut
             || is_in_refused_field(reasoning, self.rules);
         if is_foreign || is_refused {
             let issuer = reasoning.native.as_ref().and_then(|native| native.issuer.as_deref());
             let what = format!("reasoning of {} is left out", issuer.unwrap_or("another service"));
-            self.change(message, ChangeKind::Native, what);
+            self.record_change(message, ChangeKind::Native, what);
         }
         is_foreign || is_refused
     }
 
     /// Returns the part to send for media outside of results: the media, or a sentence.
-    fn media(&mut self, message: &Message, media: &Media, fitted_parts: &mut FittedParts) -> Part {
-        let native = self.native(message, media.native.as_ref(), fitted_parts);
+    fn fit_media(
+        &mut self,
+        message: &Message,
+        media: &Media,
+        fitted_parts: &mut FittedParts,
+    ) -> Part {
+        let native = self.own_native(message, media.native.as_ref(), fitted_parts);
         let mut sent = media.clone();
         sent.native = native;
-        if let Some(normal) = media::normal(&sent) {
+        if let Some(normal) = media::normalized(&sent) {
             fitted_parts.has_changed = true;
             sent = normal;
         }
         let is_accepted = media::is_accepted_from(message.role, &sent, self.rules);
-        if is_accepted && self.count.admit(&sent, &self.rules.user_media) {
+        if is_accepted && self.media_count.admit(&sent, &self.rules.user_media) {
             return Part::Media(sent);
         }
         fitted_parts.has_changed = true;
-        self.sentence(message, media)
+        self.sentence_for(message, media)
     }
 
-    pub(super) fn sentence(&mut self, message: &Message, media: &Media) -> Part {
+    pub(super) fn sentence_for(&mut self, message: &Message, media: &Media) -> Part {
         let what = format!("a sentence replaces media of the type {}", media.media_type);
-        self.change(message, ChangeKind::Media, what);
-        Part::text(media::sentence(media))
+        self.record_change(message, ChangeKind::Media, what);
+        Part::text(media::unsupported_sentence(media))
     }
 }
 
@@ -178,7 +183,7 @@ pub(super) fn with_native<P>(
 }
 
 /// Adds a text to a message that contains a document and no text, because the service requires one.
-pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
+pub(super) fn add_text_to_document(fitted_parts: &mut FittedParts) {
     let is_document = |part: &Part| matches!(part, Part::Media(media) if !media::is_image(media));
     let has_text = fitted_parts
         .parts

@@ -3,7 +3,7 @@
 use tower_chat_core::{ChangeKind, Media, Message, Part, Role, Text, ToolResult};
 
 use super::{
-    FittedParts, Fitting,
+    FittedParts, Fitter,
     parts::{join_texts, with_native},
 };
 use crate::rules::{
@@ -12,19 +12,19 @@ use crate::rules::{
     service_rules::{Otherwise, ResultRule},
 };
 
-impl Fitting<'_> {
+impl Fitter<'_> {
     /// Returns the result to send. Adds the media that are sent in a message after the results to
     /// `fitted_parts`.
-    pub(super) fn result(
+    pub(super) fn fit_result(
         &mut self,
         message: &Message,
         result: &ToolResult,
         fitted_parts: &mut FittedParts,
     ) -> ToolResult {
         let mut sent = result.clone();
-        sent.native = self.native(message, result.native.as_ref(), fitted_parts);
+        sent.native = self.own_native(message, result.native.as_ref(), fitted_parts);
         sent.call_id = self.ids.result(result.call_id.as_deref());
-        if let Some(name) = result.name.as_deref().and_then(|name| self.name(name)) {
+        if let Some(name) = result.name.as_deref().and_then(|name| self.sent_name(name)) {
             sent.name = Some(name);
         }
         let is_text_only = result.is_error && self.rules.error_results == ResultRule::TextOnly;
@@ -33,34 +33,34 @@ impl Fitting<'_> {
         let mut has_changed = false;
         for part in &result.content {
             match part {
-                Part::Media(media) => match self.result_media(media, is_text_only) {
-                    Placed::Here(media) => {
+                Part::Media(media) => match self.media_target(media, is_text_only) {
+                    MediaTarget::InResult(media) => {
                         has_changed |= media.is_some();
                         content.push(media.map_or_else(|| part.clone(), Part::Media));
                     }
-                    Placed::AfterResults(media) => {
+                    MediaTarget::AfterResults(media) => {
                         (has_moved, has_changed) = (true, true);
                         let what =
                             format!("{} of a result is sent after the results", media.media_type);
-                        self.change(message, ChangeKind::Media, what);
+                        self.record_change(message, ChangeKind::Media, what);
                         fitted_parts.moved_media.push(Part::Media(media));
                     }
-                    Placed::Sentence => {
+                    MediaTarget::Sentence => {
                         has_changed = true;
-                        content.push(self.sentence(message, media));
+                        content.push(self.sentence_for(message, media));
                     }
                 },
                 Part::Native(native) => {
                     let is_foreign = is_foreign(Some(native), self.rules);
                     if is_foreign || is_text_only {
                         has_changed = true;
-                        self.left_out(message, native);
+                        self.record_omitted_native(message, native);
                     } else {
                         content.push(part.clone());
                     }
                 }
                 Part::Text(text) => {
-                    let native = self.native(message, text.native.as_ref(), fitted_parts);
+                    let native = self.own_native(message, text.native.as_ref(), fitted_parts);
                     let text = Text::new(&text.text);
                     content.push(Part::Text(with_native(text, native, |text| &mut text.native)));
                 }
@@ -86,7 +86,7 @@ impl Fitting<'_> {
             };
             content.retain(|part| part.as_text().is_none());
             content.push(Part::text(text));
-            self.change(
+            self.record_change(
                 message,
                 ChangeKind::Result,
                 "a text that describes the content is added to a result",
@@ -96,7 +96,7 @@ impl Fitting<'_> {
             && join_texts(&mut content, Role::Tool, self.rules)
         {
             has_changed = true;
-            self.change(
+            self.record_change(
                 message,
                 ChangeKind::Result,
                 "the texts of a result are joined to one text",
@@ -109,36 +109,36 @@ impl Fitting<'_> {
     }
 
     /// Decides where media of a result are sent.
-    fn result_media(&mut self, media: &Media, is_text_only: bool) -> Placed {
+    fn media_target(&mut self, media: &Media, is_text_only: bool) -> MediaTarget {
         let rules = self.rules;
         let native = media.native.clone().filter(|native| !is_foreign(Some(native), rules));
-        let plain = media::normal(media).or_else(|| {
+        let plain = media::normalized(media).or_else(|| {
             (native.is_none() && media.native.is_some())
                 .then(|| Media::new(&*media.media_type, media.source.clone()))
         });
         let found = plain.as_ref().unwrap_or(media);
         if !is_text_only && media::is_accepted(found, &rules.tool_media, rules) {
-            return match self.count.admit(found, &rules.tool_media) {
-                true => Placed::Here(plain),
-                false => Placed::Sentence,
+            return match self.media_count.admit(found, &rules.tool_media) {
+                true => MediaTarget::InResult(plain),
+                false => MediaTarget::Sentence,
             };
         }
         let may_move = is_text_only || rules.tool_media.otherwise == Otherwise::AfterResults;
         let can_move = may_move && media::is_accepted_from(Role::User, found, rules);
-        if can_move && self.count.admit(found, &rules.user_media) {
-            Placed::AfterResults(Media::new(&*found.media_type, found.source.clone()))
+        if can_move && self.media_count.admit(found, &rules.user_media) {
+            MediaTarget::AfterResults(Media::new(&*found.media_type, found.source.clone()))
         } else {
-            Placed::Sentence
+            MediaTarget::Sentence
         }
     }
 }
 
 /// Where media of a result are sent.
 #[derive(Debug)]
-enum Placed {
+enum MediaTarget {
     /// In the result. The field contains the media in another form, or `None` if they are sent
     /// unchanged.
-    Here(Option<Media>),
+    InResult(Option<Media>),
     /// In a user message after the results.
     AfterResults(Media),
     /// The media are not sent: a sentence in the result replaces them.

@@ -192,7 +192,7 @@ fn strict_chat(rules: &mut ServiceRules) {
 fn openai_chat(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.call_ids.max_length = 40;
-    rules.user_media = MediaRule::of(OPENAI_MEDIA);
+    rules.user_media = MediaRule::accepting(OPENAI_MEDIA);
     rules.refused_in_schemas = UNIONS_AND_VALUES;
     // None of the models at these services reads reasoning in requests.
     rules.reasoning_fields = Some(&[]);
@@ -216,7 +216,7 @@ fn moonshot(rules: &mut ServiceRules) {
 fn mistral(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.call_ids = IdRule { form: IdForm::Nine, max_length: 9, ..rules.call_ids };
-    rules.user_media = MediaRule::of(IMAGES);
+    rules.user_media = MediaRule::accepting(IMAGES);
     rules.reasoning_fields = Some(&[]);
     rules.author_names = None;
     rules.answer_after_results = true;
@@ -224,14 +224,14 @@ fn mistral(rules: &mut ServiceRules) {
 
 fn groq(rules: &mut ServiceRules) {
     strict_chat(rules);
-    rules.user_media = MediaRule::of(IMAGES);
+    rules.user_media = MediaRule::accepting(IMAGES);
     rules.reasoning_fields = Some(&["reasoning"]);
     rules.content_lists = ListRule::OfUserAndSystem;
 }
 
 fn xai(rules: &mut ServiceRules) {
     strict_chat(rules);
-    rules.user_media = MediaRule::of(XAI_IMAGES);
+    rules.user_media = MediaRule::accepting(XAI_IMAGES);
 }
 
 fn without_reasoning_fields(rules: &mut ServiceRules) {
@@ -247,19 +247,19 @@ fn openrouter(rules: &mut ServiceRules) {
 }
 
 fn vllm(rules: &mut ServiceRules) {
-    rules.user_media = MediaRule::of(VLLM_MEDIA);
+    rules.user_media = MediaRule::accepting(VLLM_MEDIA);
 }
 
 fn llama_cpp(rules: &mut ServiceRules) {
     rules.tool_media =
-        MediaRule { otherwise: Otherwise::AfterResults, ..MediaRule::of(LLAMA_IMAGES) };
-    rules.user_media = MediaRule::of(LLAMA_MEDIA);
+        MediaRule { otherwise: Otherwise::AfterResults, ..MediaRule::accepting(LLAMA_IMAGES) };
+    rules.user_media = MediaRule::accepting(LLAMA_MEDIA);
 }
 
 fn ollama(rules: &mut ServiceRules) {
     rules.tool_media =
-        MediaRule { otherwise: Otherwise::AfterResults, ..MediaRule::of(OLLAMA_IMAGES) };
-    rules.user_media = MediaRule::of(OLLAMA_IMAGES);
+        MediaRule { otherwise: Otherwise::AfterResults, ..MediaRule::accepting(OLLAMA_IMAGES) };
+    rules.user_media = MediaRule::accepting(OLLAMA_IMAGES);
     rules.empty_assistant = EmptyRule::LeaveOut;
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     ANTHROPIC_TOOLS, CLAUDE_SAME_ID, CLAUDE_THINKING, CLAUDE_THINKING_ELSEWHERE, CLAUDE_UNIONS,
-    KnownService, UNIONS, nothing, service, unique_ids,
+    KnownService, UNIONS, no_change, service, unique_ids,
 };
 use crate::{
     body::BodyWire,
@@ -42,7 +42,7 @@ pub(super) const ZAI: KnownService = service(
     "zai",
     BodyWire::Anthropic,
     &["api.z.ai", "open.bigmodel.cn"],
-    nothing,
+    no_change,
     &[("issuer", "https://docs.z.ai/devpack/tool/claude")],
 );
 

@@ -53,7 +53,7 @@ fn unique_ids(rules: &mut ServiceRules) {
     rules.call_ids.unique = Unique::Request;
 }
 
-fn nothing(_: &mut ServiceRules) {}
+fn no_change(_: &mut ServiceRules) {}
 
 /// The keywords that Claude refuses at the top level of a tool's schema.
 pub(super) const UNIONS: &[&str] = &["allOf", "anyOf", "oneOf"];

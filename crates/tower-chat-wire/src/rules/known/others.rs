@@ -2,7 +2,7 @@
 
 use super::{
     ANTHROPIC_TOOLS, CLAUDE_SAME_ID, CLAUDE_THINKING_ELSEWHERE, GEMINI_FUNCTION, GEMINI_SIGNATURES,
-    KnownService, nothing, service, unique_ids,
+    KnownService, no_change, service, unique_ids,
 };
 use crate::body::BodyWire;
 
@@ -38,7 +38,7 @@ pub(super) const COHERE: KnownService = service(
     "cohere",
     BodyWire::Cohere,
     &["api.cohere.com", "api.cohere.ai"],
-    nothing,
+    no_change,
     &[
         ("tool_names", COHERE_NAMES),
         ("call_ids", COHERE_API),
@@ -51,7 +51,7 @@ pub(super) const OLLAMA: KnownService = service(
     "ollama",
     BodyWire::Ollama,
     &[],
-    nothing,
+    no_change,
     &[
         ("arguments", OLLAMA_API),
         ("tool_media", OLLAMA_API),

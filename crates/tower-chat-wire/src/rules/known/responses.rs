@@ -45,8 +45,8 @@ fn openai_responses(rules: &mut ServiceRules) {
     unique_ids(rules);
     rules.tool_names.max_length = 128;
     rules.refused_in_schemas = UNIONS_AND_VALUES;
-    rules.tool_media = MediaRule::of(OPENAI_MEDIA);
-    rules.user_media = MediaRule::of(OPENAI_MEDIA);
+    rules.tool_media = MediaRule::accepting(OPENAI_MEDIA);
+    rules.user_media = MediaRule::accepting(OPENAI_MEDIA);
 }
 
 /// Sets the rules of xAI and DeepSeek, which accept only text in the results of tools.

@@ -23,7 +23,7 @@ fn texts(texts: [&str; 2]) -> Vec<Part> {
 }
 
 /// Returns a conversation in which each message except the last has two texts.
-fn of_lists() -> ChatRequest {
+fn conversation_with_lists() -> ChatRequest {
     ChatRequest::new(vec![
         Message::new(Role::System, texts(["Be brief.", "Be kind."])),
         Message::new(Role::User, texts(["Is it cold?", "In Paris."])),
@@ -42,7 +42,7 @@ fn content_is_sent_as_one_text_to_a_service_that_refuses_lists() {
     for (name, may_system, may_user) in
         [("deepseek", false, false), ("groq", true, true), ("moonshot", false, true)]
     {
-        let sent = body(&of_lists(), &rules(OpenAiChat, name));
+        let sent = body(&conversation_with_lists(), &rules(OpenAiChat, name));
         let contents: Vec<&Value> =
             sent["messages"].as_array().unwrap().iter().map(|it| &it["content"]).collect();
         if may_system {
@@ -61,7 +61,7 @@ fn content_is_sent_as_one_text_to_a_service_that_refuses_lists() {
         assert_eq!(*contents[3], "12 degrees\nwind", "{name}");
         assert_eq!(*contents[4], "It is.", "{name}");
     }
-    let sent = body(&of_lists(), &rules(OpenAiChat, "openai"));
+    let sent = body(&conversation_with_lists(), &rules(OpenAiChat, "openai"));
     assert!(sent["messages"][4]["content"].is_array(), "OpenAI takes lists");
     // Groq has sent this text in a list, so the text has a native item of Groq. Nevertheless, the text
     // must be sent to Groq as a string.

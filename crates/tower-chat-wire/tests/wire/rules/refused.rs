@@ -30,23 +30,23 @@ fn history() -> Vec<Message> {
     messages
 }
 
-fn marked(issuer: &str, of: usize, content: ContentKind) -> ChatRequest {
+fn marked(issuer: &str, index: usize, content: ContentKind) -> ChatRequest {
     let messages = history();
-    let mark = RefusalMark::new(issuer, messages[of].id.unwrap(), content);
+    let mark = RefusalMark::new(issuer, messages[index].id.unwrap(), content);
     ChatRequest::new(messages).with_extension(RefusalMarks::new([mark]))
 }
 
 #[test]
 fn every_service_is_sent_a_sentence_in_place_of_content_that_it_has_refused() {
     for (_, rules) in all_rules() {
-        for (of, content, refused) in [
+        for (index, content, refused) in [
             (0, ContentKind::Text, QUESTION),
             (2, ContentKind::Text, RESULT),
             (0, ContentKind::Image, IMAGE),
             (2, ContentKind::Image, IMAGE),
         ] {
-            let name = format!("{} {} {content:?} {of}", wire_name(rules.wire), rules.issuer);
-            let request = marked(&rules.issuer, of, content);
+            let name = format!("{} {} {content:?} {index}", wire_name(rules.wire), rules.issuer);
+            let request = marked(&rules.issuer, index, content);
             let plain = body(&ChatRequest::new(request.messages().clone()), &rules).to_string();
             let (fitted, body) = written(&request, &rules);
             let body = body.to_string();

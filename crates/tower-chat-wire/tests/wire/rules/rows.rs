@@ -32,12 +32,12 @@ fn round(call: ToolCall, result: ToolResult) -> ChatRequest {
     ])
 }
 
-fn round_of(call: ToolCall) -> ChatRequest {
+fn round_with_call(call: ToolCall) -> ChatRequest {
     let result = call.answer("12 degrees");
     round(call, result)
 }
 
-fn result_of(content: Vec<Part>, is_error: bool) -> ChatRequest {
+fn round_with_result(content: Vec<Part>, is_error: bool) -> ChatRequest {
     let mut result = ToolResult::of_parts("call_1", content);
     result.is_error = is_error;
     round(ToolCall::new("call_1", "look", "{}"), result)
@@ -58,7 +58,7 @@ fn arguments_that_are_not_an_object_are_sent_as_an_object_to_every_service() {
     ];
     for (name, rules) in all_rules() {
         for (arguments, expected) in &table {
-            let sent = body(&round_of(ToolCall::new("call_1", "look", *arguments)), &rules);
+            let sent = body(&round_with_call(ToolCall::new("call_1", "look", *arguments)), &rules);
             let sent = calls(&sent).remove(0).1;
             assert_eq!(sent, *expected, "{name} on {}: {arguments:?}", wire_name(rules.wire));
         }
@@ -72,14 +72,14 @@ fn calls_of_custom_tools_are_sent_to_openai_with_their_text() {
         |wire: &str, item: Value| Some(Native::new(wire, item.to_string().parse().unwrap()));
     let mut call = ToolCall::new("call_1", "patch", text);
     call.native = native("openai-chat", json!({"type": "custom", "custom": {}}));
-    let sent = body(&round_of(call.clone()), &rules(OpenAiChat, "openai"));
+    let sent = body(&round_with_call(call.clone()), &rules(OpenAiChat, "openai"));
     assert_eq!(sent["messages"][1]["tool_calls"][0]["custom"]["input"], text);
     call.native = native("openai-responses", json!({"type": "custom_tool_call"}));
-    let sent = body(&round_of(call.clone()), &rules(OpenAiResponses, "openai"));
+    let sent = body(&round_with_call(call.clone()), &rules(OpenAiResponses, "openai"));
     assert_eq!(sent["input"][1]["input"], text);
     // A call of a custom tool is sent to another service as a call of a function.
     call.native = call.native.map(|native| native.issued_by("openai"));
-    let sent = body(&round_of(call), &rules(OpenAiResponses, "xai"));
+    let sent = body(&round_with_call(call), &rules(OpenAiResponses, "xai"));
     assert_eq!(sent["input"][1]["type"], "function_call");
     assert_eq!(calls(&sent)[0].1, json!({"arguments": text}));
 }
@@ -95,7 +95,8 @@ fn the_sent_name_of_a_tool_is_the_same_in_definition_choice_call_and_result() {
             if rules.wire != Ollama {
                 options = options.with_tool_choice(ToolChoice::Tool(name.to_owned()));
             }
-            let request = round_of(ToolCall::new("call_1", name, "{}")).with_options(options);
+            let request =
+                round_with_call(ToolCall::new("call_1", name, "{}")).with_options(options);
             let (fitted, sent) = super::written(&request, &rules);
             let called = calls(&sent).remove(0).0;
             if called == name {
@@ -199,7 +200,7 @@ fn an_error_result_is_sent_to_claude_with_text_only() {
     ];
     for content in cases {
         for name in ["anthropic", "vertex", "minimax", "zai", "llm.example.com"] {
-            let sent = body(&result_of(content.clone(), true), &rules(Anthropic, name));
+            let sent = body(&round_with_result(content.clone(), true), &rules(Anthropic, name));
             let result = &sent["messages"][2]["content"][0];
             assert_eq!(result["is_error"], true);
             assert!(!texts(&result["content"]).trim().is_empty(), "{name}: {result}");
@@ -207,7 +208,8 @@ fn an_error_result_is_sent_to_claude_with_text_only() {
             let has_picture = content.contains(&media("image/png"));
             assert_eq!(sent.to_string().contains("\"image\""), has_picture, "{name}");
         }
-        let sent = body(&result_of(content.clone(), true), &rules(BedrockConverse, "bedrock"));
+        let sent =
+            body(&round_with_result(content.clone(), true), &rules(BedrockConverse, "bedrock"));
         let result = &sent["messages"][2]["content"][0]["toolResult"]["content"];
         assert!(result[0]["text"].as_str().is_some_and(|text| !text.trim().is_empty()), "{result}");
         assert_eq!(result.as_array().unwrap().len(), 1);
@@ -225,11 +227,12 @@ fn a_sentence_replaces_a_sound_in_a_result_if_the_service_accepts_no_sounds() {
     ] {
         for others in [vec![], vec![Part::text("one")]] {
             let content = others.into_iter().chain([media("audio/wav")]).collect();
-            let sent = texts(&body(&result_of(content, false), &rules(wire, name)));
+            let sent = texts(&body(&round_with_result(content, false), &rules(wire, name)));
             assert!(sent.contains("audio/wav, of 3 bytes"), "{name}: {sent}");
         }
     }
-    let sent = texts(&body(&result_of(vec![media("image/png")], false), &rules(Cohere, "cohere")));
+    let sent =
+        texts(&body(&round_with_result(vec![media("image/png")], false), &rules(Cohere, "cohere")));
     assert!(sent.contains("image/png"), "{sent}");
 }
 
@@ -302,7 +305,7 @@ fn a_user_message_at_bedrock_has_at_most_5_documents_and_20_images() {
 #[test]
 fn bedrock_gets_tool_definitions_if_the_history_contains_calls() {
     let rules = rules(BedrockConverse, "bedrock");
-    let sent = body(&round_of(ToolCall::new("call_1", "get weather", "{}")), &rules);
+    let sent = body(&round_with_call(ToolCall::new("call_1", "get weather", "{}")), &rules);
     let tools = sent["toolConfig"]["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 1);
     let spec = &tools[0]["toolSpec"];
@@ -312,7 +315,7 @@ fn bedrock_gets_tool_definitions_if_the_history_contains_calls() {
     let sent = body(&ChatRequest::user("hi"), &rules);
     assert!(sent.get("toolConfig").is_none());
     let look = ToolDefinition::new("look", "Looks.", json!({"type": "object", "properties": {}}));
-    let request = round_of(ToolCall::new("call_1", "look", "{}"))
+    let request = round_with_call(ToolCall::new("call_1", "look", "{}"))
         .with_options(ChatOptions::new().with_tools([look]));
     assert_eq!(body(&request, &rules)["toolConfig"]["tools"].as_array().unwrap().len(), 1);
 }
@@ -352,7 +355,7 @@ fn unsupported_media_are_an_error_in_a_new_message_and_a_sentence_in_a_stored_me
         loaded.prepend(&alone().into());
         check_new(&loaded, &rules).unwrap();
         // Media in the result of a tool are not refused either, because the tool has already run.
-        let tool = result_of(vec![media(media_type)], false);
+        let tool = round_with_result(vec![media(media_type)], false);
         let tool = ChatRequest::new(tool.messages().take(3));
         check_new(&tool, &rules).unwrap();
         let sent = body(&tool, &rules);
@@ -402,7 +405,7 @@ fn reasoning_is_sent_only_to_its_issuer_and_strict_services_get_no_unknown_field
 #[test]
 fn deepseek_gets_its_own_reasoning_and_empty_reasoning_with_calls_of_others() {
     let rules = rules(OpenAiChat, "deepseek");
-    let sent = body(&round_of(ToolCall::new("call_1", "look", "{}")), &rules);
+    let sent = body(&round_with_call(ToolCall::new("call_1", "look", "{}")), &rules);
     assert_eq!(sent["messages"][1]["reasoning_content"], "");
     assert!(sent["messages"][3].get("reasoning_content").is_none(), "an answer without calls");
     for (issuer, expected) in [("deepseek", "a thought"), ("mistral", ""), ("", "a thought")] {

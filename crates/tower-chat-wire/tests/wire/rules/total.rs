@@ -36,7 +36,7 @@ pub(super) fn request(case: u64) -> ChatRequest {
 }
 
 /// Adds the option that enables manual thinking, if the wire has this option.
-pub(super) fn thinking(request: &ChatRequest, wire: BodyWire) -> ChatRequest {
+pub(super) fn with_thinking(request: &ChatRequest, wire: BodyWire) -> ChatRequest {
     let mut options = ChatOptions::clone(&request.options);
     let manual = json!({"type": "enabled", "budget_tokens": 1024});
     match wire {
@@ -51,7 +51,7 @@ pub(super) fn thinking(request: &ChatRequest, wire: BodyWire) -> ChatRequest {
 }
 
 /// Calls `check` with each rule set and each case.
-fn each(mut check: impl FnMut(&str, &ServiceRules, u64, &ChatRequest)) {
+fn for_each_case(mut check: impl FnMut(&str, &ServiceRules, u64, &ChatRequest)) {
     let all_rules = all_rules();
     for case in cases() {
         let request = request(case);
@@ -71,7 +71,7 @@ fn every_service_accepts_every_history() {
     // For each service: the first case whose body the checker refuses.
     let mut refused = BTreeMap::new();
     let mut number = 0_u64;
-    each(|name, rules, case, request| {
+    for_each_case(|name, rules, case, request| {
         let wire = wire_name(rules.wire);
         let signed = matches!(rules.foreign_calls, ForeignRule::Signature(_));
         let service = Service::new(wire, name).with_signatures(signed);
@@ -80,7 +80,7 @@ fn every_service_accepts_every_history() {
             rules.wire == BodyWire::BedrockConverse && &*rules.issuer == "anthropic";
         let service = if is_new_claude { service.with_any_first() } else { service };
         let request = match case % 2 {
-            0 => thinking(request, rules.wire),
+            0 => with_thinking(request, rules.wire),
             _ => request.clone(),
         };
         let body = body(&request, rules);
@@ -98,7 +98,7 @@ fn every_service_accepts_every_history() {
 
 #[test]
 fn the_texts_of_the_user_the_model_and_the_tools_are_sent_completely() {
-    each(|name, rules, case, request| {
+    for_each_case(|name, rules, case, request| {
         let sent = texts(&body(request, rules));
         for message in request.messages() {
             for text in message.parts.iter().filter_map(Part::as_text) {
@@ -113,7 +113,7 @@ fn the_texts_of_the_user_the_model_and_the_tools_are_sent_completely() {
 
 #[test]
 fn writing_a_request_twice_gives_equal_bodies_and_fitting_it_twice_changes_nothing() {
-    each(|name, rules, case, request| {
+    for_each_case(|name, rules, case, request| {
         let (fitted, written) = super::written(request, rules);
         assert_eq!(written, body(request, rules), "{name} {case}");
         let mut again = fitted.request.clone();
@@ -125,7 +125,7 @@ fn writing_a_request_twice_gives_equal_bodies_and_fitting_it_twice_changes_nothi
 
 #[test]
 fn an_added_message_does_not_change_the_messages_before_it() {
-    each(|name, rules, case, request| {
+    for_each_case(|name, rules, case, request| {
         let whole = conversation(&body(request, rules));
         for end in 1..request.messages().len() {
             let next = &request.messages().get(end).unwrap().role;

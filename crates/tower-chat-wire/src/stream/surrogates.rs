@@ -14,25 +14,25 @@ use super::Frame;
 /// a valid character without the other half. The first half is therefore removed from its frame,
 /// and inserted before the second half in the next frame.
 #[derive(Debug, Default)]
-pub(crate) struct Halves {
+pub(crate) struct SurrogateJoiner {
     /// The first halves whose second half has not been received yet, oldest first.
-    waiting: Vec<Half>,
+    high_surrogates: Vec<HighSurrogate>,
 }
 
 /// The escape sequence of the first half of a surrogate pair, and the name of its field.
 #[derive(Debug)]
-struct Half {
+struct HighSurrogate {
     field: String,
     escape: String,
 }
 
-impl Halves {
+impl SurrogateJoiner {
     /// Returns the frame with complete pairs. If a text in the frame ends with a first half,
     /// removes this half. If a text begins with a second half, inserts the first half, which was
     /// removed from an earlier frame, before it.
     pub(crate) fn join<'f>(&mut self, frame: &'f Frame) -> Cow<'f, Frame> {
-        let has_half = frame.data.contains("\\ud") || frame.data.contains("\\uD");
-        match has_half.then(|| self.joined(&frame.data)).flatten() {
+        let has_surrogate = frame.data.contains("\\ud") || frame.data.contains("\\uD");
+        match has_surrogate.then(|| self.joined(&frame.data)).flatten() {
             Some(data) => Cow::Owned(Frame { event: frame.event.clone(), data }),
             None => Cow::Borrowed(frame),
         }
@@ -45,24 +45,25 @@ impl Halves {
         let mut copied = 0;
         for text in texts {
             let content = data.get(text.start..text.end)?;
-            if !CONTINUED.contains(&text.field) {
+            if !STREAMED_FIELDS.contains(&text.field) {
                 continue;
             }
-            let waiting = || self.waiting.iter().position(|half| half.field == text.field);
-            if lone_unit(content.get(..ESCAPE)).is_some_and(is_second)
-                && let Some(position) = waiting()
+            let high_surrogate =
+                || self.high_surrogates.iter().position(|high| high.field == text.field);
+            if parse_surrogate(content.get(..ESCAPE_BYTES)).is_some_and(is_low_surrogate)
+                && let Some(position) = high_surrogate()
             {
                 joined.push_str(data.get(copied..text.start)?);
-                joined.push_str(&self.waiting.remove(position).escape);
+                joined.push_str(&self.high_surrogates.remove(position).escape);
                 copied = text.start;
             }
-            let end = content.len().checked_sub(ESCAPE);
+            let end = content.len().checked_sub(ESCAPE_BYTES);
             let last = end.and_then(|end| content.get(end..));
-            if lone_unit(last).is_some_and(is_first) && is_escape(content) {
-                joined.push_str(data.get(copied..text.end - ESCAPE)?);
+            if parse_surrogate(last).is_some_and(is_high_surrogate) && is_escape(content) {
+                joined.push_str(data.get(copied..text.end - ESCAPE_BYTES)?);
                 copied = text.end;
                 let (field, escape) = (text.field.to_owned(), last?.to_owned());
-                self.waiting.push(Half { field, escape });
+                self.high_surrogates.push(HighSurrogate { field, escape });
             }
         }
         (copied > 0).then(|| joined + data.get(copied..).unwrap_or_default())
@@ -70,7 +71,7 @@ impl Halves {
 }
 
 /// The names of the fields, in the formats of all providers, whose texts arrive in pieces.
-const CONTINUED: [&str; 16] = [
+const STREAMED_FIELDS: [&str; 16] = [
     "arguments",
     "content",
     "delta",
@@ -90,7 +91,7 @@ const CONTINUED: [&str; 16] = [
 ];
 
 /// The number of bytes of an escape sequence `\uXXXX`.
-const ESCAPE: usize = 6;
+const ESCAPE_BYTES: usize = 6;
 
 /// A string in a JSON text, without its quotation marks, and the name of its field.
 struct Text<'a> {
@@ -109,7 +110,7 @@ fn texts(json: &str) -> Vec<Text<'_>> {
     let mut at = 0;
     while let Some(quote) = json.get(at..).and_then(|rest| rest.find('"')) {
         let start = at + quote + 1;
-        let Some(end) = end_of_text(json, start) else { break };
+        let Some(end) = end_of_string(json, start) else { break };
         let content = json.get(start..end).unwrap_or_default();
         let rest = json.get(end + 1..).unwrap_or_default().trim_start();
         match rest.starts_with(':') {
@@ -122,7 +123,7 @@ fn texts(json: &str) -> Vec<Text<'_>> {
 }
 
 /// Returns the byte position of the quotation mark that ends the string that begins at `start`.
-fn end_of_text(json: &str, start: usize) -> Option<usize> {
+fn end_of_string(json: &str, start: usize) -> Option<usize> {
     let mut is_escaped = false;
     let end = json.as_bytes().get(start..)?.iter().position(|byte| {
         let was_escaped = std::mem::take(&mut is_escaped);
@@ -133,17 +134,17 @@ fn end_of_text(json: &str, start: usize) -> Option<usize> {
 }
 
 /// Returns the surrogate that an escape sequence encodes. Returns `None` for any other text.
-fn lone_unit(escape: Option<&str>) -> Option<u16> {
+fn parse_surrogate(escape: Option<&str>) -> Option<u16> {
     let digits = escape?.strip_prefix("\\u")?;
     let unit = u16::from_str_radix(digits, 16).ok()?;
-    (is_first(unit) || is_second(unit)).then_some(unit)
+    (is_high_surrogate(unit) || is_low_surrogate(unit)).then_some(unit)
 }
 
-fn is_first(unit: u16) -> bool {
+fn is_high_surrogate(unit: u16) -> bool {
     (0xd800..=0xdbff).contains(&unit)
 }
 
-fn is_second(unit: u16) -> bool {
+fn is_low_surrogate(unit: u16) -> bool {
     (0xdc00..=0xdfff).contains(&unit)
 }
 
@@ -165,7 +166,7 @@ mod tests {
 
     /// Returns the text of a Chat Completions answer with these contents, and the text of its
     /// deltas.
-    fn read(contents: &[&str]) -> (String, String) {
+    fn read_answer(contents: &[&str]) -> (String, String) {
         let mut accumulator = BodyWire::OpenAiChat.accumulator();
         let mut deltas = String::new();
         for content in contents {
@@ -193,7 +194,7 @@ mod tests {
             (&["a", r"\ude00"], "a\u{fffd}"),
         ] {
             let expected = (expected.to_owned(), expected.to_owned());
-            assert_eq!(read(pieces), expected, "{pieces:?}");
+            assert_eq!(read_answer(pieces), expected, "{pieces:?}");
         }
     }
 }

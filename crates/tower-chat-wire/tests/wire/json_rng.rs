@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 /// A pseudorandom number generator (xorshift, by Marsaglia) with a fixed seed, so that it returns
 /// the same values in every run.
-pub(crate) struct Odd(u64);
+pub(crate) struct JsonRng(u64);
 
-impl Odd {
-    pub(crate) fn of(seed: u64) -> Self {
+impl JsonRng {
+    pub(crate) fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -18,13 +18,13 @@ impl Odd {
         usize::try_from(self.0 % limit as u64).unwrap()
     }
 
-    pub(crate) fn one_of<T: Clone>(&mut self, values: &[T]) -> T {
+    pub(crate) fn choose<T: Clone>(&mut self, values: &[T]) -> T {
         values[self.below(values.len())].clone()
     }
 
     /// Returns an object in which each field is missing with a probability of 1 in `rarity`.
     pub(crate) fn object(&mut self, rarity: usize, fields: &[(&str, &[Value])]) -> Value {
-        self.object_if(fields, |odd| odd.below(rarity) > 0).into()
+        self.object_if(fields, |rng| rng.below(rarity) > 0).into()
     }
 
     /// Returns an object in which each field is present with a probability of 1 in `rarity`.
@@ -33,18 +33,18 @@ impl Odd {
         rarity: usize,
         fields: &[(&str, &[Value])],
     ) -> Map<String, Value> {
-        self.object_if(fields, |odd| odd.below(rarity) == 0)
+        self.object_if(fields, |rng| rng.below(rarity) == 0)
     }
 
     fn object_if(
         &mut self,
         fields: &[(&str, &[Value])],
-        is_there: impl Fn(&mut Self) -> bool,
+        is_present: impl Fn(&mut Self) -> bool,
     ) -> Map<String, Value> {
         let mut object = Map::new();
         for (name, values) in fields {
-            if is_there(self) {
-                object.insert((*name).to_owned(), self.one_of(values));
+            if is_present(self) {
+                object.insert((*name).to_owned(), self.choose(values));
             }
         }
         object
@@ -57,6 +57,6 @@ impl Odd {
 }
 
 /// Returns one value of each JSON type.
-pub(crate) fn odd() -> Vec<Value> {
+pub(crate) fn unusual_values() -> Vec<Value> {
     vec![json!(null), json!(""), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }
