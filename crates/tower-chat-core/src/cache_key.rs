@@ -45,7 +45,7 @@ impl ChatRequest {
     ///
     /// | part of the key | not part of the key |
     /// |---|---|
-    /// | of a message: role, author, all content of its parts that a provider receives, with the ids of tool calls and the providers' items | [`id`](Message::id), [`added_at`](Message::added_at), [`finish_reason`](Message::finish_reason), [`metadata`](Message::metadata); of a result the stored call that it answers, and whether it ended its run |
+    /// | of a message: role, author, all content of its parts that a provider receives, with the ids of tool calls and the providers' items | [`id`](Message::id), [`added_at`](Message::added_at), [`finish_reason`](Message::finish_reason), [`metadata`](Message::metadata); of a call: whether it was [cut off](crate::ToolCall::is_cut_off); of a result: the stored call that it answers, whether it ended the run, and its [queued messages](crate::ToolResult::queued) |
     /// | of the options: model, instructions, tool choice, temperature, `top_p`, the limit of tokens, `extra`, exact numbers, background and continuation | [`stream`](ChatOptions::stream): the answer is the same, streamed or not |
     /// | of a tool: name, description, parameters, the provider's item, `strict` | whether it needs approval, is safe to retry, or accepts stored arguments |
     /// | the id under which the service keeps the history | [how many messages are history](Self::history_len), and the [`extensions`](Self::extensions): the conversation, the run, and what layers add |

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryOwner {
-    /// A mark (the sentinel) that a tool loop adds to a request with only the new messages. A layer
-    /// below the tool loop adds the history.
+    /// A mark (the sentinel) that a tool loop adds to a request that contains only the new
+    /// messages. A layer below the tool loop adds the history.
     ///
     /// The sentinel is never sent to a model or to the caller, and is never stored. If no layer
     /// has added the history, the model client receives the sentinel, and

@@ -1,4 +1,5 @@
-//! The accessors of the inner service, which every service of a layer has, as in tower-http.
+//! The accessors of the inner service. The service of every layer has these accessors, as in
+//! tower-http.
 
 /// Defines `get_ref`, `get_mut` and `into_inner` in the `impl<S>` of a service with the field
 /// `inner: S`.

@@ -168,7 +168,7 @@ pub struct RefusalMark {
     pub issuer: Arc<str>,
     /// The message that contains the content.
     pub message: MessageId,
-    /// The marked content, which is all content of this kind in the message.
+    /// The marked content: all content of this kind in the message.
     pub content: ContentKind,
 }
 

@@ -1,4 +1,4 @@
-//! The well-formed prefix of a history, which consists of the messages at its beginning that every
+//! The well-formed prefix of a history: the messages at the beginning of the history that every
 //! provider accepts.
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WellFormedPrefix {
     messages: usize,
-    /// The message with the calls of the open round (calls and their results), and the state of
-    /// their results.
+    /// The message with the calls of the open round (calls and their results), and the state of the
+    /// results.
     asking: Option<(Arc<Message>, InOrder)>,
     /// The number of messages in the open round so far.
     open: usize,

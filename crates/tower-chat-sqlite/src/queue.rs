@@ -98,7 +98,7 @@ impl WriteQueue {
     }
 
     /// Executes an append on the calling thread if the caller may become the leader. Otherwise
-    /// queues it for the writer thread. If the queue is closed, the outcome is
+    /// queues the append for the writer thread. If the queue is closed, the outcome is
     /// [`StoreError::Closed`].
     pub(crate) fn append(&self, append: Submission<Append>) -> Ticket {
         let may_lead = self.work_on_caller && append.may_block() && caller::may_block();
@@ -161,9 +161,9 @@ impl WriteQueue {
     }
 
     /// Creates a barrier, and returns its receiver, which resolves when all earlier submissions
-    /// have finished. With a key, resolves already after the last submission that changes or copies
-    /// this conversation. Returns `None` if there is no such unfinished submission. If the writer
-    /// thread ends first, the receiver resolves to an error.
+    /// have finished. With a key, the receiver resolves already after the last submission that
+    /// changes or copies this conversation. Returns `None` if there is no such unfinished
+    /// submission. If the writer thread ends first, the receiver resolves to an error.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {

@@ -31,9 +31,9 @@ const SYSTEM: &str = "memory";
 /// process.
 ///
 /// Clones share the same conversations. The handle of the store is
-/// [exclusive](crate::store::StoreHandle::exclusive): no other process can resume a journaled run,
-/// and such a run needs no lease. The cost of loading, cloning or extending a history does not
-/// depend on its length.
+/// [exclusive](crate::store::StoreHandle::exclusive): no other process can resume a journaled run
+/// (a run whose messages are stored immediately, one by one), and such a run needs no lease. The
+/// cost of loading, cloning or extending a history does not depend on its length.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {

@@ -65,7 +65,8 @@ pub enum Decision {
 pub struct Changes {
     /// The revision after the write.
     pub revision: Revision,
-    /// The open run after the write. If this is `None`, the staged messages become visible.
+    /// The open run after the write. If this is `None`, the staged messages become visible, unless
+    /// the write discards its run.
     pub open_run: Option<OpenRun>,
     /// The change of the service id that takes effect with this write. The change in a staged write
     /// takes effect only with the write that commits the run.

@@ -99,11 +99,11 @@ pub enum StoreError {
     /// The store was closed and accepts no more writes.
     #[error("the history store is closed: open it again")]
     Closed,
-    /// The store can be read but not written, such as a file on a read-only disk.
+    /// The store can be read but not written, for example because its file is on a read-only disk.
     #[error("the history store is read-only")]
     ReadOnly,
-    /// The storage of the store has no free space, such as a full disk. No part of the operation is
-    /// stored. The operation can be repeated when there is free space again.
+    /// The storage of the store, such as a disk, is full. No part of the operation is stored. The
+    /// operation can be repeated when there is free space again.
     #[error(
         "the history store failed to {action}, because its storage is full: free space there, and try again"
     )]
@@ -120,16 +120,17 @@ pub enum StoreError {
         key: ConversationKey,
         /// The message's sequence number, from 1.
         sequence: u64,
-        /// The reason why it cannot be decoded.
+        /// The reason why the message cannot be decoded.
         source: FormatError,
     },
-    /// A conversation cannot be read although the store can: its stored data was tampered with, or
-    /// its encryption key was deleted. The conversation can be deleted.
+    /// A conversation cannot be read although the store can: the stored data of the conversation
+    /// was tampered with, or the encryption key of the conversation was deleted. The conversation
+    /// can be deleted.
     #[error("conversation {key} cannot be read")]
     Unreadable {
         /// The conversation.
         key: ConversationKey,
-        /// The reason why it cannot be read.
+        /// The reason why the conversation cannot be read.
         source: SharedError,
     },
     /// The data of the store are damaged.
@@ -193,7 +194,8 @@ impl StoreError {
     }
 }
 
-/// Another writer has written to the conversation since it was loaded.
+/// Another writer has written to the conversation since it was loaded, or the conversation has an
+/// open run that does not admit the write.
 ///
 /// No part of the refused write is stored. To continue the conversation, load it again first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

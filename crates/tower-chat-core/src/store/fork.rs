@@ -1,4 +1,4 @@
-//! Copies of conversations that end between two turns.
+//! Copies of the beginnings of conversations. A copy ends between two turns.
 
 use std::collections::HashMap;
 

@@ -24,10 +24,11 @@ const DEFAULT_OUTBOX_LIMIT: usize = 10_000;
 /// Identifies a store and its clones, and contains their outbox: the writes that failed and are
 /// submitted again later.
 ///
-/// If a write fails, and the policy is to continue the run, the layers add the write to the outbox,
-/// in memory. With the next write to the same conversation, the layers first submit the writes in
-/// the outbox, in order. Loads through the layers include the messages in the outbox. The outbox is
-/// bounded by a number of messages. A write without messages counts as one message.
+/// If a write fails, and the policy is to continue the run, the persistence layers (which load and
+/// store conversations) add the write to the outbox, in memory. With the next write to the same
+/// conversation, these layers first submit the writes in the outbox, in order. Loads through these
+/// layers include the messages in the outbox. The outbox is bounded by a number of messages. A
+/// write without messages counts as one message.
 ///
 /// ```
 /// use tower_chat_core::store::StoreHandle;

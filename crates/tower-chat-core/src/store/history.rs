@@ -111,7 +111,7 @@ impl Head {
     }
 }
 
-/// A conversation with its messages that are visible to readers, oldest first. The history contains
+/// A conversation with the messages that are visible to readers, oldest first. The history contains
 /// all of these messages, unless it was loaded with
 /// [`HistoryStore::load_from`](super::HistoryStore::load_from).
 #[derive(Debug, Clone)]
@@ -253,7 +253,7 @@ impl History {
     /// message. A reader need not check these messages again.
     ///
     /// The number is determined while a store [reads](Self::collect) the messages, and while writes
-    /// are [applied](Self::apply). This method only returns it. A history that was
+    /// are [applied](Self::apply). This method only returns the number. A history that was
     /// [created](Self::new) from existing messages returns 0.
     pub fn well_formed_messages(&self) -> usize {
         self.prefix.messages()

@@ -21,7 +21,7 @@ use crate::{
 /// Orders the tasks that change conversations.
 ///
 /// A task waits for the previous task on each of its conversations. A task ends when its
-/// [`QueueGuard`] is dropped, whether it succeeded, failed or was cancelled.
+/// [`QueueGuard`] is dropped, whether the task succeeded, failed or was cancelled.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeyedQueue(Arc<Mutex<State>>);
 

@@ -70,8 +70,8 @@ pub struct Pruned {
 }
 
 /// Decides which runs of a conversation a store deletes. The store passes the visible messages to
-/// [`see_message`](Self::see_message) and the record to [`see_record`](Self::see_record). Then it
-/// deletes all messages up to the [cut](Self::cut).
+/// [`see_message`](Self::see_message) and the record to [`see_record`](Self::see_record). The store
+/// then deletes all messages up to the [cut](Self::cut).
 ///
 /// The cut is between two messages. No run has messages on both sides of it. If a call is before
 /// the cut, its result is before the cut too, and the call waits neither for a decision nor for a

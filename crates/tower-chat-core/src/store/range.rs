@@ -1,6 +1,6 @@
-//! The ranges of stored numbers. When a store reads a number that is out of its range, it reports
-//! the number as damage. A store also refuses to write such a number. Arithmetic with stored
-//! numbers therefore cannot overflow.
+//! The ranges of stored numbers. A store reports a stored number that is out of its range as
+//! damage, and refuses to write such a number. Arithmetic with stored numbers therefore cannot
+//! overflow.
 
 use super::{Head, StoreError, author::Write};
 use crate::{ConversationKey, MessageId, RunId};

@@ -1,4 +1,4 @@
-//! The ticket of a submission, which resolves with its outcome.
+//! The ticket of a submission: a future that resolves with the outcome of the submission.
 
 use std::{
     fmt,
@@ -73,7 +73,8 @@ impl Ticket {
     }
 }
 
-/// Sends the outcome of a submission to its [`Ticket`], from the task or thread that executes it.
+/// Sends the outcome of a submission to its [`Ticket`], from the task or thread that executes the
+/// submission.
 #[derive(Debug)]
 pub struct TicketSender(oneshot::Sender<Result<Revision, AppendError>>);
 

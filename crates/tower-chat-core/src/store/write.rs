@@ -139,8 +139,8 @@ impl Write {
         self
     }
 
-    /// Sets the rows of the record of tool calls. Each replaces the earlier row of its call. The
-    /// store ignores a row if the message of its call does not exist after the write.
+    /// Sets the rows of the record of tool calls. Each row replaces the earlier row of its call.
+    /// The store ignores a row if the message of its call does not exist after the write.
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<ToolRecord>) -> Self {
         Arc::make_mut(&mut self.0).tools = tools;

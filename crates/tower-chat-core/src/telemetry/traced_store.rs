@@ -25,7 +25,7 @@ use crate::{
 /// number of messages that were read or written, and the outcome.
 ///
 /// The span of an `append` ends when its [ticket](crate::store::author::Ticket), the future with
-/// the outcome, has completed. If the ticket is dropped before, the outcome in the span is
+/// the outcome, has completed. If the ticket is dropped earlier, the outcome in the span is
 /// `dropped`, although the store still executes the writes. The span of a `reserve` contains the
 /// time of the wait for an entry (slot) in the queue of the store.
 #[derive(Debug, Clone)]

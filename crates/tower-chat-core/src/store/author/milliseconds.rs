@@ -1,5 +1,5 @@
-//! Times in the form in which stores write them: whole milliseconds since 1970 (UTC), which are
-//! negative for earlier times.
+//! Times in the form in which stores write them: whole milliseconds since 1970 (UTC). The number of
+//! an earlier time is negative.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

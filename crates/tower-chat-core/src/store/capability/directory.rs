@@ -11,21 +11,24 @@ use crate::{
     },
 };
 
-/// The directory of conversations, which is a [capability](Capability) of a store. It has lists,
-/// summaries, descriptions, usage, runs, and the messages of a conversation page by page.
+/// The directory of conversations, which is a [capability](Capability) of a store. The directory
+/// has lists, summaries, descriptions, usage, runs, and the messages of a conversation page by
+/// page.
 ///
 /// - As soon as a write is stored, its [activity](crate::store::author::Write::activity) (time,
 ///   mode and usage) is in the directory, even if the write is staged.
-/// - The directory includes a conversation whose messages are all staged. Its message count is 0.
+/// - The directory includes a conversation whose messages are all staged, with a message count of
+///   0.
 /// - A write increments the number of runs if the run of the write differs from that of the
 ///   previous write.
 /// - A discard restores the number of runs from before the open run began. A discard does not
 ///   change the usage, because the provider charges for the calls of a discarded run too.
 /// - A prune changes neither the number of runs nor the usage.
 /// - A copy has the description and the mode of the original, and the number of the runs that were
-///   copied. It has no usage, its own creation time, and the original as its
+///   copied. The copy has no usage, its own creation time, and the original as its
 ///   [parent](ConversationSummary::parent).
-/// - Deleting a conversation deletes all of its directory data. Its branches keep their parent.
+/// - Deleting a conversation deletes all of its directory data. The branches of the conversation
+///   keep their parent.
 #[async_trait]
 pub trait Directory: Send + Sync {
     /// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning

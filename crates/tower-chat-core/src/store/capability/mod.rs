@@ -33,7 +33,7 @@ use super::{HistoryStore, StoreError};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Capability {
-    /// [`Journal`]: open runs. Journaled mode requires it.
+    /// [`Journal`]: open runs. Journaled mode requires this capability.
     Journal,
     /// [`Directory`]: lists, summaries, descriptions, usage, runs and pages of messages.
     Directory,

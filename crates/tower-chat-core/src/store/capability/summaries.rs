@@ -99,8 +99,9 @@ pub trait Summaries: Send + Sync {
         rewrites: u64,
     ) -> Result<AddedSummary, StoreError>;
 
-    /// Removes the summary in force if it has this id. Returns whether it was removed. The summary
-    /// before it, if there is one, is then in force. A summary that is not in force is not removed.
+    /// Removes the summary in force if it has this id. Returns whether the summary was removed. The
+    /// previous summary, if there is one, is then in force. A summary that is not in force is not
+    /// removed.
     ///
     /// # Errors
     ///

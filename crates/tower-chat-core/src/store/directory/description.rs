@@ -10,7 +10,8 @@ use crate::metadata;
 /// A conversation's title and metadata.
 ///
 /// The description is stored beside the conversation and never sent to a model. The constructors
-/// check its maximum size, so that a store need not refuse one that is too large.
+/// check the maximum size of a description, so that a store need not refuse a description that is
+/// too large.
 ///
 /// ```
 /// use serde_json::json;
@@ -113,7 +114,7 @@ impl Description {
         Ok(self)
     }
 
-    /// Creates a description that a store has read, or that a wrapper has sealed. Its size is not
+    /// Creates a description that a store has read, or that a wrapper has sealed. The size is not
     /// checked.
     #[must_use]
     pub fn from_stored(title: Option<Arc<str>>, metadata: Map<String, Value>) -> Self {

@@ -70,7 +70,8 @@ struct UsageRow {
 
 impl DirectoryEntry {
     /// Creates the entry of a conversation that does not exist yet and whose first write is
-    /// `write`. The entry does not include the write: the store then [applies](Self::apply) it.
+    /// `write`. The entry does not include the write. The store [applies](Self::apply) the write to
+    /// the entry afterwards.
     pub fn before(write: &Write) -> Self {
         let at = write.activity().map_or_else(SystemTime::now, RunActivity::began_at);
         Self { parent: write.parent().cloned(), ..Self::made_at(at) }

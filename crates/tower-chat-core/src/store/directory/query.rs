@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::{ConversationState, ConversationSummary, DirectoryCursor};
 use crate::ConversationKey;
 
-/// A query of conversations. It selects the conversations that match all of its criteria, the most
-/// recently active one first.
+/// A query of conversations. The query selects the conversations that match all of its criteria,
+/// the most recently active one first.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};

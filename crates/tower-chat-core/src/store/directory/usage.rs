@@ -179,7 +179,7 @@ impl RunActivity {
     }
 
     /// Returns the time at which the run began, according to this write: the time at which the
-    /// first request of the run arrived. If that time is unknown or later than the write, this is
+    /// first request of the run arrived. If that time is unknown or later than the write, returns
     /// the time of the write. A store uses the value from the first write of the run.
     pub fn began_at(&self) -> SystemTime {
         self.started_at.map_or(self.at, |started_at| started_at.min(self.at))
