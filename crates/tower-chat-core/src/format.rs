@@ -2,8 +2,8 @@
 //!
 //! A stored message is one JSON object, `{"v":1,"role":…,"parts":[…]}`. `v` is the version of the
 //! format. Version 1 is the only version so far, and every later release reads this version. The
-//! [`id`](crate::Message::id) of the message is not part of the object: stores use it as the key of
-//! the row.
+//! [`id`](crate::Message::id) of the message is not part of the object: stores use the id as the
+//! key of the row.
 //!
 //! ```
 //! use tower_chat_core::{Message, format};

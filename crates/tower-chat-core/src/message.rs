@@ -17,8 +17,8 @@ use crate::{
 pub enum Role {
     /// The operator who set up the conversation.
     System,
-    /// The role that newer wires (JSON formats of providers) use instead of [`Role::System`]. It is
-    /// a separate variant, so that a message is sent again with the same role.
+    /// The role that newer wires (JSON formats of providers) use instead of [`Role::System`].
+    /// `Developer` is a separate variant, so that a message is sent again with the same role.
     Developer,
     /// The person, or the program that acts for the person.
     User,
@@ -60,9 +60,10 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     pub added_at: Option<SystemTime>,
     /// The reason why the model's answer ended, from [`Finish::reason`](crate::Finish::reason).
-    /// [`ChatResponse`](crate::ChatResponse) sets it on the final message of the answer only. The
-    /// reason is stored, because a process that resumes the run determines the next step from it.
-    /// Messages from older releases have no finish reason. This field is not sent to models.
+    /// [`ChatResponse`](crate::ChatResponse) sets this field only on the final message of the
+    /// answer. The reason is stored, because a process that resumes the run determines the next
+    /// step from the reason. Messages from older releases have no finish reason. This field is not
+    /// sent to models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
     /// Application data that is stored with the message, and not sent to models.

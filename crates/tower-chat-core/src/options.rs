@@ -147,7 +147,7 @@ impl ChatOptions {
     }
 
     /// Returns whether the service generates this answer in the background. A background answer is
-    /// stored at the end of the run in every persistence mode, and the layers add no history to its
+    /// stored at the end of the run in every persistence mode, and the layers add no history to the
     /// request.
     pub fn is_background(&self) -> bool {
         self.background || self.continuation.is_some()
@@ -182,8 +182,8 @@ pub struct ToolDefinition {
     /// Whether calls of the tool wait for approval.
     #[serde(default)]
     pub needs_approval: bool,
-    /// The fields of the provider's own JSON for the tool that have no field here, such as a
-    /// grammar or a cache mark. If `parameters` is `null`, the whole JSON.
+    /// Those fields of the provider's own JSON for the tool that have no counterpart in this type,
+    /// such as a grammar or a cache mark. If `parameters` is `null`, the whole JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
     /// Whether a call may run again if it is unknown whether the call has run. Set this for a tool
@@ -197,8 +197,8 @@ pub struct ToolDefinition {
     /// the hook has changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts_stored_arguments: bool,
-    /// Whether the provider enforces the schema on the model, if it supports this. Strict modes
-    /// accept a schema only if its objects are closed and every property is required.
+    /// Whether the provider enforces the schema on the model, if the provider supports this. Strict
+    /// modes accept a schema only if its objects are closed and every property is required.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
 }

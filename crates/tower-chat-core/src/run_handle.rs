@@ -119,11 +119,11 @@ impl RunHandle {
     ///   metadata. The calls of an unfinished answer are returned to the caller, or wait for
     ///   approval.
     ///
-    /// The response ends without an error. Its [`Finish::ended_by`](crate::Finish::ended_by) is
-    /// [`EndedBy::Stop`](crate::EndedBy::Stop), unless the run's final answer is already complete.
-    /// If a persistence layer has begun to store an answer, the tool loop waits for the write, so
-    /// that a failure of the write is reported. If the same request is sent again after the answer
-    /// is stored, the stored answer is returned without a service call.
+    /// The response ends without an error. [`Finish::ended_by`](crate::Finish::ended_by) of the
+    /// response is [`EndedBy::Stop`](crate::EndedBy::Stop), unless the run's final answer is
+    /// already complete. If a persistence layer has begun to store an answer, the tool loop waits
+    /// for the write, so that a failure of the write is reported. If the same request is sent again
+    /// after the answer is stored, the stored answer is returned without a service call.
     ///
     /// A run that waits in the queue of its conversation is stopped when it leaves the queue, and
     /// its input is stored. This method does not stop a run without a tool loop. To stop such a

@@ -100,12 +100,12 @@ impl Finish {
 }
 
 /// An open run of the conversation, which was interrupted before its end. A later request resumed
-/// and completed it before its own run began.
+/// and completed this open run before the request's own run began.
 ///
 /// The [`usage`](Finish::usage) in [`answer`](Self::answer) is the usage of the resumed attempt
 /// (execution), and is not part of the usage of the later run. If several runs were resumed, this
-/// is the newest of them, and [`Finish::recovered`] of its answer contains the run that was resumed
-/// before it.
+/// value is the newest of these runs, and [`Finish::recovered`] of its answer contains the run that
+/// was resumed before this one.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RecoveredRun {

@@ -1,5 +1,6 @@
-//! The types and functions from which a [`HistoryStore`](super::HistoryStore) is built. They are
-//! for authors of stores, and for authors of wrappers that do more than forward calls.
+//! The types and functions from which a [`HistoryStore`](super::HistoryStore) is built. These types
+//! and functions are for authors of stores, and for authors of wrappers that do more than forward
+//! calls.
 //!
 //! | a store that ... | uses |
 //! |---|---|

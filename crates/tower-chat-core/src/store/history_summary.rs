@@ -56,7 +56,7 @@ pub struct SummaryInForce {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddedSummary {
-    /// The summary is stored. It is in force unless a later summary has been added since.
+    /// The summary is stored. The summary is in force unless a later summary has been added since.
     Stored,
     /// Nothing changed: the last message that the summary covers is not a visible message of the
     /// conversation, or the message at this position is another one.

@@ -90,7 +90,7 @@ pub struct OpenRun {
     /// The time of the first write of the run, by the writer's clock, to the millisecond.
     pub opened_at: SystemTime,
     /// The sequence number of the last message that is visible to readers; 0 if there is none. The
-    /// messages of the run follow it.
+    /// messages of the run follow this message.
     pub visible: u64,
     /// The change of the service id that takes effect when the run is committed.
     pub service_id: Option<ServiceIdChange>,
@@ -99,8 +99,8 @@ pub struct OpenRun {
 }
 
 impl OpenRun {
-    /// Creates an open run with this lease. Its messages follow the message with the sequence
-    /// number `visible`.
+    /// Creates an open run with this lease. The messages of the run follow the message with the
+    /// sequence number `visible`.
     pub fn new(run: RunId, lease: Lease, visible: u64) -> Self {
         Self {
             run,
@@ -126,9 +126,9 @@ impl OpenRun {
     /// Returns whether a staged write may be stored while this run is open:
     ///
     /// - The write belongs to this run.
-    /// - Its attempt is later than the attempt in the current lease, or is the same attempt of the
-    ///   same holder. If two processes resume a run with the same attempt number, the first one to
-    ///   write therefore gets the lease.
+    /// - The attempt of the write is later than the attempt in the current lease, or is the same
+    ///   attempt of the same holder. If two processes resume a run with the same attempt number,
+    ///   the first one to write therefore gets the lease.
     /// - If the write discards the run, the `visible` of its [`Close::Discard`] is equal to
     ///   [`visible`](Self::visible).
     pub fn admits(&self, run: RunId, staged: &Staged) -> bool {
@@ -186,7 +186,7 @@ impl OpenRun {
 pub struct Staged {
     /// The lease under which the run is written.
     pub lease: Lease,
-    /// The end of the run, if this is its last write.
+    /// The end of the run, if this is the last write of the run.
     pub close: Option<Close>,
     /// The change of the service id that takes effect at the commit. `None` preserves a change from
     /// an earlier write of the run.
@@ -219,7 +219,8 @@ pub struct OpenRunContent {
     pub head: Head,
     /// The run.
     pub open: OpenRun,
-    /// The messages of the run, with their ids. Their sequence numbers follow [`OpenRun::visible`].
+    /// The messages of the run, with their ids. The sequence numbers of the messages follow
+    /// [`OpenRun::visible`].
     pub messages: Vec<Arc<Message>>,
     /// The rows of the record for the tool calls in these messages, in order.
     pub tools: Vec<ToolRecord>,

@@ -23,7 +23,7 @@ pub struct LoadFrom {
 }
 
 impl LoadFrom {
-    /// Returns the value as JSON, as stores keep it.
+    /// Returns the value as JSON, in the form in which stores keep the value.
     pub fn to_json(&self) -> String {
         serde_json::json!(self).to_string()
     }

@@ -69,8 +69,8 @@ use crate::ConversationKey;
 /// - A [`Write`] is atomic: either all of it is stored, or nothing of it. An acknowledged write is
 ///   durable, to the extent that the store's documentation states.
 /// - A write is stored only if the conversation's [`Revision`] is the one that the write expects.
-///   The store compares the two revisions inside the transaction of the write. If they differ, the
-///   write fails with a [`Conflict`].
+///   The store compares the two revisions inside the transaction of the write. If the two revisions
+///   differ, the write fails with a [`Conflict`].
 /// - If a write's [`WriteId`](author::WriteId) is already stored at its position, the write is
 ///   acknowledged and nothing is stored. A write can therefore be repeated after a failure with an
 ///   unknown outcome.
@@ -87,10 +87,10 @@ use crate::ConversationKey;
 ///   conversations are not affected, and [`delete`](Self::delete) still deletes the conversation.
 ///   [`Head::check_range`] checks each head that a store reads, and [`Write::check_range`] checks
 ///   each write.
-/// - A write may contain rows of the record of tool calls, one for each call. The store stores them
-///   with the write, and deletes them with the conversation. A later row of the same call replaces
-///   the earlier one. A write that is acknowledged again changes no row. Times are stored with a
-///   precision of at least a millisecond.
+/// - A write may contain rows of the record of tool calls, one for each call. The store stores
+///   these rows with the write, and deletes the rows with the conversation. A later row of the same
+///   call replaces the earlier one. A write that is acknowledged again changes no row. Times are
+///   stored with a precision of at least a millisecond.
 /// - With the capability [`Journal`], a write may be [staged](Write::staged): it is as durable as
 ///   any other write, but loads, lists and queries of the record do not return its messages and
 ///   their rows until its run is committed. The first staged write of a run opens the run. While
@@ -225,7 +225,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// Dropping the ticket does not cancel the writes.
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket;
 
-    /// Deletes the conversation with everything that belongs to it. Returns whether it existed.
+    /// Deletes the conversation with everything that belongs to it. Returns whether the
+    /// conversation existed.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::HistoryStore};

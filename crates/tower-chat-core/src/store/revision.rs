@@ -37,8 +37,8 @@ impl Revision {
     pub const ABSENT: Self = Self { incarnation: 0, sequence: 0 };
 
     /// Returns the revision after a run has appended `messages` more messages. The id of the run
-    /// that creates a conversation determines its incarnation. The sequence saturates at the
-    /// largest number, and every store refuses a write with that number.
+    /// that creates a conversation determines the incarnation of the conversation. The sequence
+    /// saturates at the largest number, and every store refuses a write with that number.
     #[must_use]
     pub fn after(self, run: RunId, messages: usize) -> Self {
         let incarnation = match self.incarnation {

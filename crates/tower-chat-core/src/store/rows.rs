@@ -77,8 +77,8 @@ pub struct Rewrite {
     /// The new contents of messages, by sequence number. The messages keep their stored ids; the
     /// ids in these values are ignored.
     pub messages: Vec<(u64, Message)>,
-    /// The new rows of the record of tool calls. Each replaces the earlier row of its call. Rows
-    /// for messages that do not exist are ignored.
+    /// The new rows of the record of tool calls. Each row replaces the earlier row of its call.
+    /// Rows for messages that do not exist are ignored.
     pub tools: Vec<ToolRecord>,
     /// The rows of the record of tool calls to delete.
     pub removed_tools: Vec<SequencePosition>,
