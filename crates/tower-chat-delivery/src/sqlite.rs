@@ -42,9 +42,9 @@ const PUT: &str = "INSERT INTO runs (scope, conversation, run, record, last_at)
 const APPEND: &str = "INSERT INTO updates (run, position, data) VALUES (?, ?, ?)";
 const READ: &str =
     "SELECT position, data FROM updates WHERE run = ? AND position > ? ORDER BY position LIMIT ?";
-/// The SQL condition that selects expired runs for erasure. Its parameters are the latest end of an
-/// expired run, the id of the run that begins (which is selected first if it has expired), and the
-/// maximum number of selected runs.
+/// The SQL condition that selects expired runs for erasure. The parameters of the condition are the
+/// latest end of an expired run, the id of the run that begins (which is selected first if it has
+/// expired), and the maximum number of selected runs.
 const EXPIRED: &str = "id IN (SELECT id FROM runs WHERE last_at <= ? ORDER BY run <> ? LIMIT ?)";
 /// The maximum time for which a connection waits for a lock on the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);

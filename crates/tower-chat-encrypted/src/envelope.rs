@@ -96,9 +96,9 @@ impl Sealer {
                     rest.push(marker.into());
                 }
                 Part::ApprovalRequest(request) => {
-                    // The whole request is sealed, not only its call. Its id is also in plaintext,
-                    // because an approval refers to the request by this id. Opening compares the
-                    // two ids.
+                    // The whole request is sealed, not only its call. The id of the request is also
+                    // in plaintext, because an approval refers to the request by this id. Opening
+                    // compares the two ids.
                     let text = json(request);
                     let call = self.call(at, message.id, &request.call, &text)?;
                     texts.push(text);
@@ -129,8 +129,8 @@ impl Sealer {
         Ok((envelope, link.before.after(message.id, &texts)))
     }
 
-    /// Returns the placeholder of a call, which the inner store stores instead of the call. Its
-    /// field `arguments` contains the whole sealed call.
+    /// Returns the placeholder of a call, which the inner store stores instead of the call. The
+    /// field `arguments` of the placeholder contains the whole sealed call.
     fn call(
         &self,
         at: Position,

@@ -53,9 +53,9 @@ fn position(leading: u64, after: u64) -> Position {
 }
 
 impl Sealer {
-    /// Seals a value for the inner store. Its gap ends with the last skipped message whose digest
-    /// is known. If there is no such message, or if the digest of the last leading message is
-    /// unknown, the part is the whole conversation.
+    /// Seals a value for the inner store. The gap of the sealed value ends with the last skipped
+    /// message whose digest is known. If there is no such message, or if the digest of the last
+    /// leading message is unknown, the part is the whole conversation.
     pub(crate) fn range(
         &self,
         opened: &Arc<LoadFrom>,

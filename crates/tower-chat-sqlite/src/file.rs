@@ -156,8 +156,8 @@ impl StoreFile {
 
     /// Fails if the file or its log was moved or replaced, and returns the sizes of both. Returns
     /// `None` while the writer has no log open, and if the system does not report the sizes. The
-    /// latter is not an error, because a process without access to the folder can still use the
-    /// files that it has opened before.
+    /// missing report is not an error, because a process without access to the folder can still use
+    /// the files that it has opened before.
     pub(crate) fn check_sizes(&self) -> Result<Option<Sizes>, Failure> {
         let Ok(file) = Identity::at(&self.path) else { return Ok(None) };
         if self.identity.is_some() && file.map(|found| found.identity) != self.identity {

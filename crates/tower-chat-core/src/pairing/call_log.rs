@@ -78,7 +78,7 @@ impl CallLog {
         log
     }
 
-    /// Adds the next message. Its number must be greater than the number of every earlier message.
+    /// Adds the next message. The number must be greater than the number of every earlier message.
     pub fn push(&mut self, number: u64, message: &Message) {
         let pieces = pieces(message);
         let is_whole = pieces.len() == 1;

@@ -82,12 +82,12 @@ pub struct OutboxFull {
 }
 
 impl StoreHandle {
-    /// Creates a new identity. Its outbox has space for 10,000 messages.
+    /// Creates a new identity. The outbox has space for 10,000 messages.
     pub fn new() -> Self {
         Self::with_outbox_limit(DEFAULT_OUTBOX_LIMIT)
     }
 
-    /// Creates a new identity. Its outbox has space for `limit` messages.
+    /// Creates a new identity. The outbox has space for `limit` messages.
     pub fn with_outbox_limit(limit: usize) -> Self {
         Self::of(limit, false)
     }

@@ -18,8 +18,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Head {
-    /// The revision that the next write must expect. Its sequence number includes the messages of
-    /// an open run.
+    /// The revision that the next write must expect. The sequence number of this revision includes
+    /// the messages of an open run.
     pub revision: Revision,
     /// The number of pruned messages, which is also the sequence number of the last pruned message.
     /// The first remaining message has the next sequence number.

@@ -50,7 +50,8 @@ pub struct TaskQueue {
 }
 
 impl TaskQueue {
-    /// Creates a queue of at most `capacity` submissions. Their tasks run on the current runtime.
+    /// Creates a queue of at most `capacity` submissions. The tasks of the submissions run on the
+    /// current runtime.
     ///
     /// # Panics
     ///

@@ -79,7 +79,7 @@ pub(crate) enum Phase {
     Responding,
     /// The run has ended, and readers may receive all its updates.
     Ended { end: RunEnd, error: Option<SharedError> },
-    /// Another process executes or has executed the run. This is the last phase.
+    /// Another process executes or has executed the run. No other phase follows.
     Elsewhere { attempt: u32 },
 }
 

@@ -72,7 +72,7 @@ pub enum RunEvent {
         /// The number of the attempt.
         attempt: u32,
     },
-    /// The run has ended. This is the last event.
+    /// The run has ended. No other event follows.
     Ended(RunEnd),
 }
 
@@ -260,7 +260,8 @@ impl Follower {
                     RunState::Unknown if page.updates.is_empty() => {
                         return Err(DeliveryError::UnknownRun { run: self.run.clone() });
                     }
-                    // The run is complete. Its task only repeats the response for one caller.
+                    // The run is complete. The task of the run only repeats the response for one
+                    // caller.
                     RunState::Closed { attempt, end }
                         if page.updates.is_empty() && attempt < first.attempt =>
                     {

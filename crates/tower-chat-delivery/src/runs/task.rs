@@ -478,8 +478,8 @@ impl<'t> Progress<'t> {
         self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
     }
 
-    /// Returns whether the lease of this attempt must be renewed. It must not be renewed after the
-    /// end of the run, because the append that closes the run ends the lease.
+    /// Returns whether the lease of this attempt must be renewed. The lease must not be renewed
+    /// after the end of the run, because the append that closes the run ends the lease.
     fn needs_lease(&self) -> bool {
         !self.is_log_lost && self.end.is_none()
     }
@@ -592,8 +592,8 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Stops this attempt, which does not own the run. Its readers read the updates from the log
-    /// from then on, unless the log no longer contains the run.
+    /// Stops this attempt, which does not own the run. The readers of this attempt then read the
+    /// updates from the log, unless the log no longer contains the run.
     fn lost_run(&mut self, found: &RunState) {
         let RunTask { shared, run, hub, .. } = self.task;
         self.is_log_lost = true;

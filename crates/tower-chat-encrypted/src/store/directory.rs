@@ -18,7 +18,8 @@ use crate::{
     seal::{Expected, Found, Position},
 };
 
-/// The only field in the metadata of a sealed description. It contains the whole description.
+/// The only field in the metadata of a sealed description. This field contains the whole
+/// description.
 const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 

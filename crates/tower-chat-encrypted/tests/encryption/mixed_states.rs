@@ -283,7 +283,8 @@ async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
     assert_eq!(texts(&store).await.unwrap(), ["seen", "staged 1", "staged 2"]);
 }
 
-/// The head records that one run was committed without a message. This must not commit a later run.
+/// The head records that one run was committed without a message. This record must not commit a
+/// later run.
 #[tokio::test]
 async fn a_commit_without_the_key_is_refused_after_an_earlier_commit_without_a_message() {
     let store = empty_store();

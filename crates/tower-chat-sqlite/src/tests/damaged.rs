@@ -1,6 +1,6 @@
 //! Tests of damaged rows, such as rows with numbers that no store writes. Every operation on a
-//! damaged row succeeds or returns a typed error. It deletes no data because of the damage, and
-//! does not affect other conversations.
+//! damaged row succeeds or returns a typed error. No operation deletes data because of the damage
+//! or affects other conversations.
 
 use tower_chat_core::{
     RunId, ToolStatus,

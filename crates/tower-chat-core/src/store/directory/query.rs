@@ -174,7 +174,8 @@ pub struct ConversationPage {
     pub next: Option<DirectoryCursor>,
 }
 
-/// A conversation whose directory data cannot be read. Its messages may be readable.
+/// A conversation whose directory data cannot be read. The messages of the conversation may be
+/// readable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the directory entry of conversation {key} cannot be read: {reason}")]
 #[non_exhaustive]
