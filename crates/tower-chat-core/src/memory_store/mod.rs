@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use self::stored::{Stored, asked_for};
+use self::stored::{Stored, matching_rows};
 use crate::{
     ConversationKey, RunId,
     store::{
@@ -367,7 +367,8 @@ impl ToolCallQueries for MemoryStore {
             return Ok(invocations);
         }
         let state = self.state();
-        let rows = asked_for(&state.conversations, query).take(query.limit.unwrap_or(usize::MAX));
+        let rows =
+            matching_rows(&state.conversations, query).take(query.limit.unwrap_or(usize::MAX));
         for (key, stored, record) in rows {
             invocations.push(key, record, |sequence| stored.message(sequence));
         }
@@ -377,7 +378,7 @@ impl ToolCallQueries for MemoryStore {
     async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
         let state = self.state();
         let mut totals: BTreeMap<&str, ToolTotals> = BTreeMap::new();
-        for (_, _, record) in asked_for(&state.conversations, query) {
+        for (_, _, record) in matching_rows(&state.conversations, query) {
             let tool = totals.entry(&record.name).or_insert_with(|| ToolTotals::new(&record.name));
             tool.count(record.status, record.started_at, record.finished_at);
         }

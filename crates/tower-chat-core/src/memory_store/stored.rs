@@ -164,7 +164,7 @@ impl Stored {
             self.put_summary_in_force();
         }
         let rows: Vec<_> = rewrite.tools_of(&self.history.head).cloned().collect();
-        self.put_tools(rows);
+        self.store_rows(rows);
         for call in &rewrite.removed_tools {
             self.tools.remove(call);
             self.pending_approvals.remove(call);
@@ -227,26 +227,26 @@ impl Stored {
         let added = write.messages().iter().cloned();
         if write.as_staged().is_none() {
             self.history.extend(added);
-            self.put_tools(rows);
+            self.store_rows(rows);
         } else {
             self.staged.messages.extend(added);
             let (seen, staged): (Vec<_>, Vec<_>) =
                 rows.partition(|row| row.call.sequence <= visible);
-            self.put_tools(seen);
+            self.store_rows(seen);
             self.staged.tools.extend(staged.into_iter().map(|row| (row.call, row)));
         }
         if changes.open_run.is_none() {
             let Rows { messages, tools } = mem::take(&mut self.staged);
             if changes.discards_after.is_none() {
                 self.history.extend(messages);
-                self.put_tools(tools.into_values());
+                self.store_rows(tools.into_values());
             }
         }
         self.history.head.advance(changes);
         self.directory.apply(write);
     }
 
-    fn put_tools(&mut self, rows: impl IntoIterator<Item = ToolRecord>) {
+    fn store_rows(&mut self, rows: impl IntoIterator<Item = ToolRecord>) {
         for row in rows {
             if row.status == ToolStatus::PendingApproval {
                 self.pending_approvals.insert(row.call);
@@ -308,17 +308,17 @@ impl Lookup for &Stored {
 }
 
 /// Iterates over the rows that match a query, in order, with their conversations.
-pub(super) fn asked_for<'a>(
+pub(super) fn matching_rows<'a>(
     conversations: &'a BTreeMap<ConversationKey, Stored>,
     query: &'a InvocationQuery,
 ) -> impl Iterator<Item = (&'a ConversationKey, &'a Stored, &'a ToolRecord)> {
     let first = ConversationKey::new(&*query.scope, query.conversation.as_deref().unwrap_or(""));
-    let is_asked_for = |key: &ConversationKey| {
+    let is_queried = |key: &ConversationKey| {
         query.conversation.as_ref().is_none_or(|conversation| conversation == key.id())
     };
     conversations
         .range(first..)
-        .take_while(move |(key, _)| key.scope() == query.scope && is_asked_for(key))
+        .take_while(move |(key, _)| key.scope() == query.scope && is_queried(key))
         .flat_map(|(key, stored)| stored.tools.values().map(move |record| (key, stored, record)))
         .filter(|(_, _, record)| query.fits(record))
 }

@@ -36,7 +36,7 @@ impl AnswerKey {
 
     /// Returns the key of a piece of a model message that also contains results. Such a message is
     /// split at the results, and only the first piece has the id of the message.
-    pub(super) fn of_stretch(message: &Message, is_first: bool) -> Self {
+    pub(super) fn of_piece(message: &Message, is_first: bool) -> Self {
         Self { run: message.id.filter(|_| is_first).map(|id| id.run), ends_run: false }
     }
 

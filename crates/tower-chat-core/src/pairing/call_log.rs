@@ -92,7 +92,7 @@ impl CallLog {
             let key = match is_whole {
                 true => AnswerKey::of(message),
                 false => (role == Role::Assistant)
-                    .then(|| AnswerKey::of_stretch(message, parts.start == 0)),
+                    .then(|| AnswerKey::of_piece(message, parts.start == 0)),
             };
             let parts = message.parts.get(parts).unwrap_or_default();
             if role == Role::Tool {
@@ -128,7 +128,7 @@ impl CallLog {
         }
         let is_ended = |open: &mut OpenRound| open.is_answered || !open.ids.is_continued_by(key);
         if let Some(ended) = self.open.take_if(is_ended) {
-            self.leave_out(ended.first);
+            self.end_round(ended.first);
         }
         let asked = || parts.iter().filter_map(asked_call);
         if asked().next().is_none() {
@@ -191,7 +191,8 @@ impl CallLog {
         let mut earlier = self.unanswered.clone();
         let results = (first..).zip(parts.iter().filter_map(Part::as_tool_result));
         let results = results.map(|(index, result)| {
-            let target = self.named(result.into(), open.as_mut(), &mut decided, &mut earlier);
+            let target =
+                self.resolve_position(result.into(), open.as_mut(), &mut decided, &mut earlier);
             let position = ResultPosition { message: number, index: small(index) };
             (target, LoggedResult { position, is_error: result.is_error })
         });
@@ -244,7 +245,7 @@ impl CallLog {
     /// - a call of an earlier round with the id of the result.
     ///
     /// Otherwise returns the target unchanged.
-    fn named<'t>(
+    fn resolve_position<'t>(
         &self,
         mut target: Target<'t>,
         open: Option<&mut OpenRound>,
@@ -285,7 +286,7 @@ impl CallLog {
 
     /// Ends the round that begins at `first`: adds its calls without a result to the unanswered
     /// calls.
-    fn leave_out(&mut self, first: usize) {
+    fn end_round(&mut self, first: usize) {
         for (index, call) in self.calls.iter().enumerate().skip(first) {
             if call.result.is_none() {
                 self.unanswered.insert((call.round, index), &call.call);

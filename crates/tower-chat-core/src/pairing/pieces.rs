@@ -24,7 +24,7 @@ pub fn pieces(message: &Message) -> Vec<Piece> {
     if !has_foreign_results(message) {
         return vec![Piece { role, parts: 0..message.parts.len() }];
     }
-    let mut pieces = pieces_by(role, message.parts.len(), &leaving_results(message));
+    let mut pieces = pieces_by(role, message.parts.len(), &moved_results(message));
     if role == Role::User {
         // The results answer calls of earlier messages, so the pieces with results are sorted
         // before the user's content.
@@ -33,10 +33,10 @@ pub fn pieces(message: &Message) -> Vec<Piece> {
     pieces
 }
 
-fn pieces_by(role: Role, parts: usize, leaving: &BTreeSet<usize>) -> Vec<Piece> {
+fn pieces_by(role: Role, parts: usize, moved: &BTreeSet<usize>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for index in 0..parts {
-        let role = if leaving.contains(&index) { Role::Tool } else { role };
+        let role = if moved.contains(&index) { Role::Tool } else { role };
         match pieces.last_mut() {
             Some(piece) if piece.role == role => piece.parts.end = index + 1,
             _ => pieces.push(Piece { role, parts: index..index + 1 }),
@@ -72,34 +72,34 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
 /// Moving a result out divides its piece in two. If this separates another result from its call,
 /// either that result or its call is in the shorter of the two pieces. This function therefore
 /// checks only the results in the shorter piece, and the results of the calls in it.
-fn leaving_results(message: &Message) -> BTreeSet<usize> {
-    let mut leaving = foreign_results(message);
+fn moved_results(message: &Message) -> BTreeSet<usize> {
+    let mut moved = foreign_results(message);
     if message.role != Role::Assistant {
-        return leaving;
+        return moved;
     }
     let calls = ProviderCalls::of(message);
     let mut unseen: Vec<usize> = calls
         .of_result
         .keys()
         .copied()
-        .filter(|result| calls.is_parted(*result, &leaving))
+        .filter(|result| calls.is_separated(*result, &moved))
         .collect();
     while let Some(result) = unseen.pop() {
-        if !leaving.insert(result) {
+        if !moved.insert(result) {
             continue;
         }
-        let before = leaving.range(..result).next_back().map_or(0, |before| before + 1);
-        let after = leaving.range(result + 1..).next().copied().unwrap_or(message.parts.len());
+        let before = moved.range(..result).next_back().map_or(0, |before| before + 1);
+        let after = moved.range(result + 1..).next().copied().unwrap_or(message.parts.len());
         let shorter =
             if result - before < after - result { before..result } else { result + 1..after };
         for position in shorter {
             let of_call = calls.results.get(&position).into_iter().flatten().copied();
             let own = calls.of_result.contains_key(&position).then_some(position);
-            let again = of_call.chain(own).filter(|result| calls.is_parted(*result, &leaving));
+            let again = of_call.chain(own).filter(|result| calls.is_separated(*result, &moved));
             unseen.extend(again);
         }
     }
-    leaving
+    moved
 }
 
 /// The calls that the provider executed, and the results that answer them.
@@ -137,15 +137,15 @@ impl ProviderCalls {
         }
     }
 
-    /// Returns whether the results in `leaving` separate `result`, which is not one of them, from
+    /// Returns whether the results in `moved` separate `result`, which is not one of them, from
     /// every call that it may answer.
-    fn is_parted(&self, result: usize, leaving: &BTreeSet<usize>) -> bool {
+    fn is_separated(&self, result: usize, moved: &BTreeSet<usize>) -> bool {
         let is_between = |call: usize| {
             let between = call.min(result)..call.max(result);
-            leaving.range(between).any(|leaving| *leaving != result)
+            moved.range(between).any(|moved| *moved != result)
         };
         let calls = self.of_result.get(&result).into_iter().flatten().flatten();
-        !leaving.contains(&result) && calls.copied().all(is_between)
+        !moved.contains(&result) && calls.copied().all(is_between)
     }
 }
 

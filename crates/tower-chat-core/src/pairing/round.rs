@@ -22,7 +22,7 @@ pub struct RoundMatcher<K> {
     targets: Vec<OwnedTarget>,
     answers: Vec<Answers>,
     /// Whether any result so far has no position.
-    has_others: bool,
+    has_results_without_position: bool,
     all: Matcher<K>,
     /// The calls of the last message, as long as all results without a position match them. While
     /// this is `Some`, these results mark their calls as answered only here, and not in `all`.
@@ -47,7 +47,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
             last,
             targets: Vec::new(),
             answers: Vec::new(),
-            has_others: false,
+            has_results_without_position: false,
             all: Matcher::default(),
             of_last: None,
             is_answered_by_position: Vec::new(),
@@ -61,7 +61,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
         let mut is_appended = true;
         for target in results {
             let next = is_appended.then(|| self.next(target)).flatten();
-            self.has_others |= target.position.is_none();
+            self.has_results_without_position |= target.position.is_none();
             self.targets.push(OwnedTarget::of(target));
             match next {
                 Some(answers) => self.answers.push(answers),
@@ -110,10 +110,10 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
             return Some(Answers::Call(call));
         }
         if let Some(of_last) = &mut self.of_last {
-            if let Some(call) = fitting(&mut self.all, of_last, target) {
+            if let Some(call) = call_in_last_message(&mut self.all, of_last, target) {
                 return Some(Answers::Call(self.last + call));
             }
-            if self.has_others {
+            if self.has_results_without_position {
                 return None;
             }
             self.of_last = None;
@@ -142,7 +142,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
         let of_last = all.calls().get(self.last..).filter(|_| self.last > 0).map(<[_]>::to_vec);
         self.of_last = of_last.map(|calls| Matcher::new(calls, Ids::MayBeMissing));
         if let Some(of_last) = &mut self.of_last {
-            let fits = |(target, _): &(Target<'_>, _)| fitting(&mut all, of_last, *target);
+            let fits =
+                |(target, _): &(Target<'_>, _)| call_in_last_message(&mut all, of_last, *target);
             let found: Option<Vec<_>> = others.iter().map(fits).collect();
             if let Some(found) = found {
                 for ((_, answers), call) in others.into_iter().zip(found) {
@@ -162,7 +163,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
 
 /// Returns the call that a result answers, by id or by order, among the calls of the last message.
 /// Returns `None` if only a call in an earlier message has the id of the result.
-fn fitting<K: Borrow<str> + Clone + Eq + Hash>(
+fn call_in_last_message<K: Borrow<str> + Clone + Eq + Hash>(
     all: &mut Matcher<K>,
     of_last: &mut Matcher<K>,
     target: Target<'_>,

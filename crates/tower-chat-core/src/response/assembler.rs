@@ -69,7 +69,7 @@ pub(super) struct Assembled {
     /// The latest messages of the model, which are not returned yet, because the last message of an
     /// answer gets the finish reason. These messages are returned when another kind of update
     /// arrives, or when the stream has no update ready.
-    held: Vec<Arc<Message>>,
+    delayed: Vec<Arc<Message>>,
 }
 
 impl Assembled {
@@ -80,7 +80,7 @@ impl Assembled {
             updates: Some(Box::pin(updates)),
             accumulator: Accumulator::default(),
             ready: VecDeque::new(),
-            held: Vec::new(),
+            delayed: Vec::new(),
         }
     }
 
@@ -93,15 +93,15 @@ impl Assembled {
             ChatUpdate::Finish(finish) => {
                 let accumulator = std::mem::take(&mut self.accumulator);
                 if !accumulator.is_empty() {
-                    self.held.push(Arc::new(accumulator.into_message()));
+                    self.delayed.push(Arc::new(accumulator.into_message()));
                 }
-                note_end(&mut self.held, finish);
+                note_end(&mut self.delayed, finish);
                 self.updates = None;
             }
         }
         match update {
             ChatUpdate::Message(message) if message.role == Role::Assistant => {
-                self.held.push(message);
+                self.delayed.push(message);
             }
             update => {
                 self.release();
@@ -111,7 +111,7 @@ impl Assembled {
     }
 
     fn release(&mut self) {
-        self.ready.extend(self.held.drain(..).map(|message| Ok(ChatUpdate::Message(message))));
+        self.ready.extend(self.delayed.drain(..).map(|message| Ok(ChatUpdate::Message(message))));
     }
 }
 
@@ -126,7 +126,7 @@ impl Stream for Assembled {
             let Some(updates) = &mut self.updates else { return Poll::Ready(None) };
             let update = match updates.as_mut().poll_next(cx) {
                 Poll::Ready(update) => update,
-                Poll::Pending if self.held.is_empty() => return Poll::Pending,
+                Poll::Pending if self.delayed.is_empty() => return Poll::Pending,
                 Poll::Pending => {
                     self.release();
                     continue;

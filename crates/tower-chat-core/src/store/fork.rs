@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     Head, Revision,
     author::{RecordedResult, ToolRecord},
-    prune::between,
+    prune::cut_dividing_none,
 };
 use crate::RunId;
 
@@ -109,7 +109,7 @@ impl Forking {
         let Self { pruned, last, runs, answered: mut whole } = self;
         whole.extend(runs.values());
         whole.sort_unstable_by_key(|(_, last)| std::cmp::Reverse(*last));
-        let position = between(&whole, last).max(pruned);
+        let position = cut_dividing_none(&whole, last).max(pruned);
         let copied = runs.iter().filter(|(_, (first, _))| *first <= position);
         let last_run = copied.max_by_key(|(_, (_, last))| *last).map(|(run, _)| *run);
         let runs_after = runs.values().filter(|(first, _)| *first > position).count() as u64;

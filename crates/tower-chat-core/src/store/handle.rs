@@ -199,7 +199,7 @@ impl StoreHandle {
     /// [`OutboxFull`]. None of the writes is then added.
     pub fn keep_unsaved(&self, writes: &[Write]) -> Result<(), OutboxFull> {
         let mut outbox = self.outbox();
-        let messages: usize = writes.iter().map(room).sum();
+        let messages: usize = writes.iter().map(counted_messages).sum();
         if outbox.messages + messages > self.shared.limit {
             return Err(OutboxFull { limit: self.shared.limit });
         }
@@ -211,7 +211,9 @@ impl StoreHandle {
             let unsaved = outbox.unsaved.entry(write.key().clone()).or_default();
             unsaved.writes.push(write.clone());
             let labels = &[(label::SYSTEM, self.system)];
-            unsaved.gauges.extend(metric::OUTBOX_MESSAGES.hold(room(write) as u64, labels));
+            unsaved
+                .gauges
+                .extend(metric::OUTBOX_MESSAGES.hold(counted_messages(write) as u64, labels));
         }
         Ok(())
     }
@@ -231,7 +233,7 @@ impl StoreHandle {
         }
         let Unsaved { writes, gauges } = outbox.unsaved.remove(key).unwrap_or_default();
         drop(gauges);
-        outbox.messages -= writes.iter().map(room).sum::<usize>();
+        outbox.messages -= writes.iter().map(counted_messages).sum::<usize>();
         writes
     }
 
@@ -246,7 +248,7 @@ impl StoreHandle {
 }
 
 /// Returns the number of messages by which a write increases [`Outbox::messages`].
-fn room(write: &Write) -> usize {
+fn counted_messages(write: &Write) -> usize {
     write.messages().len().max(1)
 }
 

@@ -244,10 +244,10 @@ impl Pruning {
         let mut whole = std::mem::take(&mut self.answered);
         whole.extend(self.runs.iter().map(|run| (run.first, run.last)));
         whole.sort_unstable_by_key(|(_, last)| std::cmp::Reverse(*last));
-        let without_waiting = between(&whole, wanted);
+        let without_waiting = cut_dividing_none(&whole, wanted);
         let waiting = self.waiting.filter(|call| call.sequence <= without_waiting);
         let last_sequence = match waiting {
-            Some(call) => between(&whole, call.sequence.saturating_sub(1)),
+            Some(call) => cut_dividing_none(&whole, call.sequence.saturating_sub(1)),
             None => without_waiting,
         };
         let mut pruned = Pruned { held_back_by: waiting, ..Pruned::default() };
@@ -263,7 +263,7 @@ impl Pruning {
 
 /// Returns the largest sequence number, at most `wanted`, after which a cut divides none of these
 /// ranges of sequence numbers. The ranges are sorted by their last number, in descending order.
-pub(super) fn between(whole: &[(u64, u64)], wanted: u64) -> u64 {
+pub(super) fn cut_dividing_none(whole: &[(u64, u64)], wanted: u64) -> u64 {
     let mut cut = wanted;
     for (first, last) in whole {
         if *last <= cut {

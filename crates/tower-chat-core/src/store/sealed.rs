@@ -21,7 +21,7 @@ const SEALED_HEAD: &str = "tower-chat-";
 
 /// The time for which a process does not read the mark again before writes to existing
 /// conversations.
-const UNCHECKED: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns whether a message was sealed by an encrypting wrapper.
 pub fn is_sealed_message(message: &Message) -> bool {
@@ -119,7 +119,7 @@ impl SealMark {
 
     fn was_checked_just_now(&self) -> bool {
         let checked_at = *self.checked_at.lock().unwrap_or_else(PoisonError::into_inner);
-        checked_at.is_some_and(|checked| checked.elapsed() < UNCHECKED)
+        checked_at.is_some_and(|checked| checked.elapsed() < CHECK_INTERVAL)
     }
 }
 

@@ -3,28 +3,28 @@
 use super::*;
 use crate::{ToolCall, ToolResult};
 
-/// Returns the same as [`leaving_results`], but checks every piece again whenever a result is moved
+/// Returns the same as [`moved_results`], but checks every piece again whenever a result is moved
 /// out.
-fn leaving_one_by_one(message: &Message) -> BTreeSet<usize> {
-    let mut leaving = foreign_results(message);
+fn moved_one_by_one(message: &Message) -> BTreeSet<usize> {
+    let mut moved = foreign_results(message);
     let is_answer = |parts: &[Part], result: &ToolResult| {
         let mut calls = parts.iter().filter_map(id_of_provider_call);
         calls.any(|id| id == result.call_id.as_deref())
     };
     loop {
-        let parted = pieces_by(message.role, message.parts.len(), &leaving)
+        let parted = pieces_by(message.role, message.parts.len(), &moved)
             .into_iter()
             .filter(|piece| piece.role != Role::Tool)
             .find_map(|piece| {
                 let parts = &message.parts[piece.parts.clone()];
-                let is_parted = |part: &Part| {
+                let is_separated = |part: &Part| {
                     part.as_tool_result().is_some_and(|result| !is_answer(parts, result))
                 };
-                Some(piece.parts.start + parts.iter().position(is_parted)?)
+                Some(piece.parts.start + parts.iter().position(is_separated)?)
             });
         match parted {
-            Some(parted) => leaving.insert(parted),
-            None => return leaving,
+            Some(parted) => moved.insert(parted),
+            None => return moved,
         };
     }
 }
@@ -53,9 +53,9 @@ fn leaving_results_matches_a_check_of_every_part_one_by_one() {
         };
         let parts = (0..2 + case % 17).map(part).collect();
         let message = Message::new(Role::Assistant, parts);
-        let leaving = leaving_results(&message);
-        assert_eq!(leaving, leaving_one_by_one(&message), "case {case}: {:?}", message.parts);
-        parted += usize::from(leaving.len() > foreign_results(&message).len());
+        let moved = moved_results(&message);
+        assert_eq!(moved, moved_one_by_one(&message), "case {case}: {:?}", message.parts);
+        parted += usize::from(moved.len() > foreign_results(&message).len());
     }
     assert!(parted > 500, "{parted}");
 }

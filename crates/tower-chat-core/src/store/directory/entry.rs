@@ -74,10 +74,10 @@ impl DirectoryEntry {
     /// the entry afterwards.
     pub fn before(write: &Write) -> Self {
         let at = write.activity().map_or_else(SystemTime::now, RunActivity::began_at);
-        Self { parent: write.parent().cloned(), ..Self::made_at(at) }
+        Self { parent: write.parent().cloned(), ..Self::created_at_time(at) }
     }
 
-    fn made_at(at: SystemTime) -> Self {
+    fn created_at_time(at: SystemTime) -> Self {
         let at = milliseconds::of(at);
         Self {
             description: Description::new(),
@@ -107,7 +107,7 @@ impl DirectoryEntry {
             last_mode: self.last_mode,
             runs,
             parent: Some(Parent::new(key.clone(), end.position)),
-            ..Self::made_at(at)
+            ..Self::created_at_time(at)
         }
     }
 
