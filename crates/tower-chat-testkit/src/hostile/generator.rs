@@ -95,26 +95,26 @@ const ISSUERS: [(&str, &[Option<&str>]); 7] = [
 /// call contains the token `r1.`, `r2.` and so on with the same number. Calls that the provider
 /// executed have no token.
 pub fn history(rng: &mut Rng) -> Vec<Message> {
-    let mut making = Making { rng, texts: 0, calls: 0 };
+    let mut generator = HistoryGenerator { rng, texts: 0, calls: 0 };
     let mut messages = Vec::new();
-    if making.rng.one_in(4) {
-        let parts = making.texts();
+    if generator.rng.one_in(4) {
+        let parts = generator.texts();
         messages.push(Message::new(Role::System, parts));
     }
-    if making.rng.one_in(8) {
-        messages.push(Message::assistant(making.text()));
+    if generator.rng.one_in(8) {
+        messages.push(Message::assistant(generator.text()));
     }
-    for _ in 0..=making.rng.below(4) {
-        messages.push(making.user());
-        for _ in 0..making.rng.below(3) {
-            making.round(&mut messages);
+    for _ in 0..=generator.rng.below(4) {
+        messages.push(generator.user());
+        for _ in 0..generator.rng.below(3) {
+            generator.round(&mut messages);
         }
-        if making.rng.one_in(2) {
-            messages.push(making.answer());
+        if generator.rng.one_in(2) {
+            messages.push(generator.answer());
         }
     }
     // The last message of a request must be one that the model can answer.
-    messages.push(Message::user(making.text()));
+    messages.push(Message::user(generator.text()));
     messages
 }
 
@@ -140,7 +140,7 @@ pub fn definitions(rng: &mut Rng) -> Vec<ToolDefinition> {
     definitions
 }
 
-struct Making<'r> {
+struct HistoryGenerator<'r> {
     rng: &'r mut Rng,
     /// The number of texts with a token that were generated.
     texts: usize,
@@ -148,7 +148,7 @@ struct Making<'r> {
     calls: usize,
 }
 
-impl Making<'_> {
+impl HistoryGenerator<'_> {
     fn text(&mut self) -> String {
         self.texts += 1;
         format!("t{} of the conversation", self.texts)
@@ -160,7 +160,7 @@ impl Making<'_> {
     }
 
     /// Adds an author to one in five messages.
-    fn by_somebody(&mut self, mut message: Message) -> Message {
+    fn with_author(&mut self, mut message: Message) -> Message {
         if self.rng.one_in(5) {
             message.author = self.pick(&AUTHORS).map(str::to_owned);
         }
@@ -211,7 +211,7 @@ impl Making<'_> {
                 parts.push(Part::text(self.text()));
             }
         }
-        self.by_somebody(Message::new(Role::User, parts))
+        self.with_author(Message::new(Role::User, parts))
     }
 
     fn answer(&mut self) -> Message {
@@ -226,7 +226,7 @@ impl Making<'_> {
             3 => parts.push(self.media()),
             _ => parts.extend(self.texts()),
         }
-        self.by_somebody(Message::new(Role::Assistant, parts))
+        self.with_author(Message::new(Role::Assistant, parts))
     }
 
     /// Adds a round: an answer with calls, and the results of these calls.

@@ -93,7 +93,7 @@ impl PgBouncer {
             let mut command = user.command(&program);
             command.arg("--quiet").arg(&settings).current_dir(&path);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            if pooler.is_running(command.spawn().expect("PgBouncer is started")) {
+            if pooler.wait_until_running(command.spawn().expect("PgBouncer is started")) {
                 return Ok(pooler);
             }
         }
@@ -125,7 +125,7 @@ impl PgBouncer {
     }
 
     /// Waits until the pooler accepts connections. After a timeout, kills it and returns `false`.
-    fn is_running(&mut self, mut process: Child) -> bool {
+    fn wait_until_running(&mut self, mut process: Child) -> bool {
         let end = Instant::now() + START_TIMEOUT;
         while Instant::now() < end {
             if process.try_wait().expect("the state of the process is read").is_some() {
