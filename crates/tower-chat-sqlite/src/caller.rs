@@ -16,7 +16,7 @@ use tokio::{
 
 thread_local! {
     /// Whether `block_in_place` has panicked on this thread.
-    static REFUSED: Cell<bool> = const { Cell::new(false) };
+    static BLOCKING_PANICKED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns whether the calling thread may try to block. The thread must belong to a multi-thread
@@ -28,7 +28,7 @@ pub(crate) fn may_block() -> bool {
         return true;
     }
     let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    matches!(flavor, Ok(RuntimeFlavor::MultiThread)) && !REFUSED.get()
+    matches!(flavor, Ok(RuntimeFlavor::MultiThread)) && !BLOCKING_PANICKED.get()
 }
 
 /// Runs a blocking function on the calling thread. Returns `None` without running the function if
@@ -45,7 +45,7 @@ pub(crate) fn block<T>(body: impl FnOnce() -> T) -> Option<T> {
     match outcome {
         Ok(outcome) => outcome,
         Err(_) if body.is_some() => {
-            REFUSED.set(true);
+            BLOCKING_PANICKED.set(true);
             None
         }
         Err(panic) => std::panic::resume_unwind(panic),

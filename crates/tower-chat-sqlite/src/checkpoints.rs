@@ -110,7 +110,7 @@ impl Checkpoints {
     pub(crate) fn follow(self: &Arc<Self>, connection: &mut Connection) -> rusqlite::Result<()> {
         let this = self.clone();
         connection.wal_hook(Some(move |_: &mut Wal, pages| {
-            this.grew_to(u32::try_from(pages).unwrap_or(0));
+            this.record_log_size(u32::try_from(pages).unwrap_or(0));
             Ok(())
         }))
     }
@@ -231,7 +231,7 @@ impl Checkpoints {
     }
 
     /// Requests a checkpoint from the checkpoint thread.
-    pub(crate) fn ask(&self) {
+    pub(crate) fn request_checkpoint(&self) {
         self.state().is_wanted = true;
         self.changed.notify_all();
     }
@@ -272,7 +272,7 @@ impl Checkpoints {
     }
 
     /// Records the number of pages in the log after a commit.
-    fn grew_to(&self, pages: u32) {
+    fn record_log_size(&self, pages: u32) {
         let mut state = self.state();
         state.written = pages;
         if pages < mem::replace(&mut state.log, pages) {
@@ -302,8 +302,8 @@ impl Checkpoints {
             }
             state.copied = reached.copied;
             drop(state);
-            let is_in_the_way = reached.copied < reached.log;
-            if is_in_the_way || log - reached.copied <= MAX_COPIED_PAGES {
+            let is_blocked_by_reader = reached.copied < reached.log;
+            if is_blocked_by_reader || log - reached.copied <= MAX_COPIED_PAGES {
                 return Ok(());
             }
         }

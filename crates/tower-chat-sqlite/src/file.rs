@@ -15,7 +15,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags};
 use tower_chat_core::Classified;
 
-use self::{opening::without_trust, private_file::PrivateFile, unwritable::Unwritten};
+use self::{opening::without_trust, private_file::PrivateFile, unwritable::FileState};
 use crate::{
     Durability, FileChange, OpenError, SqliteOptions, WritePanicked, failure::Failure,
     identity::Identity,
@@ -47,7 +47,7 @@ pub(crate) struct StoreFile {
     /// The log and index that the writer has open; `None` while the writer has no connection.
     in_use: Arc<Mutex<Option<LogInUse>>>,
     /// The state of the file when it was opened, if the store reads it without a log.
-    unwritten: Option<Unwritten>,
+    state_without_log: Option<FileState>,
 }
 
 /// The identities of the log and the index that the writer has open.
@@ -109,7 +109,7 @@ impl StoreFile {
             durability,
             identity: None,
             in_use: Arc::default(),
-            unwritten: None,
+            state_without_log: None,
         };
         file.name_log();
         file
@@ -248,7 +248,7 @@ impl StoreFile {
 
     /// Opens a connection for reading.
     pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
-        let connection = match self.unwritten {
+        let connection = match self.state_without_log {
             Some(_) => self.open_without_log()?,
             None => self.connect(self.flags_to_read())?,
         };

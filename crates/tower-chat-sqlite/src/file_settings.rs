@@ -70,12 +70,15 @@ impl SqliteStore {
 fn read(path: &Path) -> Result<FileSettings, OpenError> {
     let file = StoreFile::of_any_version(path)?;
     let sizes = file.sizes_on_disk();
-    let settings = file.reader().and_then(|reader| ask(&reader, sizes));
+    let settings = file.reader().and_then(|reader| read_settings(&reader, sizes));
     settings.map_err(|error| file.failure(error).open_error())
 }
 
 /// Reads the settings through a connection. The caller passes the sizes of the file and its log.
-fn ask(reader: &Connection, (file_bytes, log_bytes): (u64, u64)) -> rusqlite::Result<FileSettings> {
+fn read_settings(
+    reader: &Connection,
+    (file_bytes, log_bytes): (u64, u64),
+) -> rusqlite::Result<FileSettings> {
     let number = |name| reader.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (pages, size) = (number("freelist_count")?, number("page_size")?);
     Ok(FileSettings {

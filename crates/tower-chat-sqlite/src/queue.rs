@@ -101,7 +101,7 @@ impl WriteQueue {
     /// queues the append for the writer thread. If the queue is closed, the outcome is
     /// [`StoreError::Closed`].
     pub(crate) fn append(&self, append: Submission<Append>) -> Ticket {
-        let may_lead = self.work_on_caller && append.may_block() && caller::may_block();
+        let may_lead = self.work_on_caller && append.caller_may_block() && caller::may_block();
         let mut state = self.state();
         if state.closed {
             return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));

@@ -94,7 +94,7 @@ pub(crate) type Keys = Vec<ConversationKey>;
 /// Whether a submission has more writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    Step,
+    Write,
     Done,
 }
 
@@ -121,7 +121,7 @@ impl Submission<Append> {
         Self { slot, budget, queued, work }
     }
 
-    pub(crate) fn may_block(&self) -> bool {
+    pub(crate) fn caller_may_block(&self) -> bool {
         self.slot.may_block()
     }
 

@@ -48,7 +48,7 @@ impl Watched {
         let mut watched =
             Self { version: Some(version), page_size: page_size.unsigned_abs(), least: None };
         if let Some(Sizes { file: size, log }) = file.check_sizes()? {
-            let size = size.min(watched.pages(file, connection)?);
+            let size = size.min(watched.database_bytes(file, connection)?);
             watched.least = Some(Sizes { file: size, log });
         }
         Ok(watched)
@@ -81,12 +81,14 @@ impl Watched {
         let size = match least {
             Some(least) if found.file == least.file => least.file,
             least => {
-                let pages = self.pages(file, connection)?;
+                let database_bytes = self.database_bytes(file, connection)?;
                 // After a vacuum the file is longer than its database, until a checkpoint truncates
                 // the file to a size that is not known here. The previous minimum is small enough,
                 // because pages that were added after the vacuum are still in the log.
-                let is_cut_later = found.file > pages;
-                least.filter(|_| is_cut_later).map_or(found.file.min(pages), |least| least.file)
+                let is_cut_later = found.file > database_bytes;
+                least
+                    .filter(|_| is_cut_later)
+                    .map_or(found.file.min(database_bytes), |least| least.file)
             }
         };
         self.version = Some(version);
@@ -105,7 +107,7 @@ impl Watched {
     }
 
     /// Returns the size of the database, in bytes.
-    fn pages(&self, file: &StoreFile, connection: &Connection) -> Result<u64, Failure> {
+    fn database_bytes(&self, file: &StoreFile, connection: &Connection) -> Result<u64, Failure> {
         let pages: i64 = connection
             .pragma_query_value(None, "page_count", |row| row.get(0))
             .map_err(|error| file.failure(error))?;

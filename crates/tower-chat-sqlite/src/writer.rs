@@ -153,7 +153,7 @@ impl Writer {
     ) -> Result<(), Busy> {
         match self.transaction(lock_timeout, |connection, heads| {
             for submission in &mut *group {
-                while submission.step(connection, heads)? == Next::Step {}
+                while submission.step(connection, heads)? == Next::Write {}
             }
             Ok(())
         }) {
@@ -244,8 +244,8 @@ impl Writer {
         submission: &mut impl Work,
         lock_timeout: Duration,
     ) -> Result<(), (usize, Stopped)> {
-        let mut next = Next::Step;
-        while next == Next::Step {
+        let mut next = Next::Write;
+        while next == Next::Write {
             let completed = submission.stored();
             self.transaction(lock_timeout, |connection, heads| {
                 next = submission.step(connection, heads)?;
@@ -307,7 +307,7 @@ impl Writer {
         }
         if outcome.as_ref().is_err_and(Stopped::is_full) {
             // A checkpoint lets the next transaction overwrite the log, which needs no more space.
-            self.checkpoints.ask();
+            self.checkpoints.request_checkpoint();
         }
         outcome
     }

@@ -19,12 +19,12 @@ use crate::{FileChange, OpenError, failure::Failure, schema};
 
 /// The size in bytes and the modification time of the file when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unwritten {
+pub(super) struct FileState {
     size: u64,
     modified: Option<SystemTime>,
 }
 
-impl Unwritten {
+impl FileState {
     fn at(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         Some(Self { size: metadata.len(), modified: metadata.modified().ok() })
@@ -46,15 +46,15 @@ impl StoreFile {
         if let Some(log) = self.log_with_content() {
             return Err(OpenError::UnreadLog { path: self.path_buf(), log });
         }
-        self.unwritten = Unwritten::at(&self.path);
+        self.state_without_log = FileState::at(&self.path);
         Ok(())
     }
 
     /// Fails if another program has begun to write to a file that is read without its log.
     pub(crate) fn check_unwritten(&self) -> Result<(), Failure> {
-        match self.unwritten {
+        match self.state_without_log {
             Some(before)
-                if Unwritten::at(&self.path) != Some(before)
+                if FileState::at(&self.path) != Some(before)
                     || self.log_with_content().is_some() =>
             {
                 Err(self.changed(FileChange::Written))
@@ -91,7 +91,7 @@ mod tests {
         SqliteStore::open(&path).await.unwrap().close().await.unwrap();
         let opened = || {
             let mut file = StoreFile::at(path.as_path().into(), Durability::Full);
-            file.unwritten = Unwritten::at(&path);
+            file.state_without_log = FileState::at(&path);
             file
         };
         let file = opened();

@@ -26,7 +26,7 @@ impl Work for Append {
             Ok(revision) => {
                 self.stored += 1;
                 self.outcome = Ok(revision);
-                Ok(if self.stored < self.writes.len() { Next::Step } else { Next::Done })
+                Ok(if self.stored < self.writes.len() { Next::Write } else { Next::Done })
             }
             Err(NotStored::Refused(source)) => {
                 self.outcome = Err(AppendError { completed: self.stored, source });
