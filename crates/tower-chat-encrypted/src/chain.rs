@@ -186,7 +186,7 @@ impl Chain {
     }
 
     /// Returns the digest of the previous message, if it is known.
-    pub(crate) fn tip(&self) -> Option<Digest> {
+    pub(crate) fn previous_digest(&self) -> Option<Digest> {
         self.at
     }
 
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(chain.check_end(Some(one.digest)), Err(NOT_COMMITTED));
         assert_eq!(chain.check_end(Some(two.digest)), Ok(()));
         assert_eq!(chain.follow(3, id(1, 0), Some(three)), Ok(()));
-        assert_eq!((chain.check_end(None), chain.tip()), (Ok(()), Some(three.digest)));
+        assert_eq!((chain.check_end(None), chain.previous_digest()), (Ok(()), Some(three.digest)));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Err(BROKEN));
 
         // The first message of a conversation without a prune must be the first message of a chain.

@@ -57,7 +57,7 @@ pub fn is_sealed_message(message: &Message) -> bool {
 /// The content of the sealed field `arguments`: a call, or an approval request that contains the
 /// call. A call and a request have different fields, so that the content can be parsed as only one
 /// of the two.
-enum Asked {
+enum SealedCall {
     Call(ToolCall),
     Request(ApprovalRequest),
 }
@@ -237,8 +237,8 @@ impl Opener<'_> {
             if is_envelope {
                 opened.push(match (part, parts.next()) {
                     (Part::ToolCall(_), Some(Part::ToolCall(placeholder))) => {
-                        match self.asked(found, envelope.id, &placeholder.arguments).await? {
-                            (Asked::Call(call), sealed) if sealed.format == format => {
+                        match self.sealed_call(found, envelope.id, &placeholder.arguments).await? {
+                            (SealedCall::Call(call), sealed) if sealed.format == format => {
                                 texts.push(sealed.text);
                                 call.into()
                             }
@@ -286,13 +286,13 @@ impl Opener<'_> {
         message: Option<MessageId>,
         placeholder: &ApprovalRequest,
     ) -> Result<(ApprovalRequest, Opened), EncryptionError> {
-        match self.asked(found, message, &placeholder.call.arguments).await? {
-            (Asked::Request(request), opened)
+        match self.sealed_call(found, message, &placeholder.call.arguments).await? {
+            (SealedCall::Request(request), opened)
                 if (&request.id, request.required) == (&placeholder.id, placeholder.required) =>
             {
                 Ok((request, opened))
             }
-            (Asked::Request(_) | Asked::Call(_), _) => Err(self.not_whole(found)),
+            (SealedCall::Request(_) | SealedCall::Call(_), _) => Err(self.not_whole(found)),
         }
     }
 
@@ -303,24 +303,24 @@ impl Opener<'_> {
         message: MessageId,
         sealed: &str,
     ) -> Result<(ToolCall, Opened), EncryptionError> {
-        Ok(match self.asked(found, Some(message), sealed).await? {
-            (Asked::Call(call), opened) => (call, opened),
-            (Asked::Request(request), opened) => (request.call, opened),
+        Ok(match self.sealed_call(found, Some(message), sealed).await? {
+            (SealedCall::Call(call), opened) => (call, opened),
+            (SealedCall::Request(request), opened) => (request.call, opened),
         })
     }
 
-    async fn asked(
+    async fn sealed_call(
         &mut self,
         found: Found,
         message: Option<MessageId>,
         sealed: &str,
-    ) -> Result<(Asked, Opened), EncryptionError> {
+    ) -> Result<(SealedCall, Opened), EncryptionError> {
         let opened = self.open(found, message, CALL, sealed).await?;
-        let asked = match serde_json::from_str(&opened.text) {
-            Ok(call) => Asked::Call(call),
-            Err(_) => Asked::Request(self.parsed(found, CALL, &opened.text)?),
+        let call = match serde_json::from_str(&opened.text) {
+            Ok(call) => SealedCall::Call(call),
+            Err(_) => SealedCall::Request(self.parsed(found, CALL, &opened.text)?),
         };
-        Ok((asked, opened))
+        Ok((call, opened))
     }
 
     pub(crate) async fn result(

@@ -42,9 +42,9 @@ pub(crate) fn writes(
     let mut writes = vec![first];
     let copied = history.numbered().take_while(|(sequence, _)| sequence <= position);
     let copied = copied.map(|(_, message)| message);
-    for stretch in stretches(copied) {
-        let id = stretch.first().and_then(|message| message.id).unwrap_or(id);
-        let write = Write::new(to.clone(), id, at, stretch).with_activity(activity.clone());
+    for group in consecutive_messages(copied) {
+        let id = group.first().and_then(|message| message.id).unwrap_or(id);
+        let write = Write::new(to.clone(), id, at, group).with_activity(activity.clone());
         at = write.result();
         writes.push(write);
     }
@@ -68,21 +68,23 @@ pub(crate) fn writes(
 }
 
 /// Groups the messages into sequences of one run with consecutive indices.
-fn stretches<'m>(messages: impl Iterator<Item = &'m Arc<Message>>) -> Vec<Vec<Arc<Message>>> {
-    let mut stretches: Vec<Vec<Arc<Message>>> = Vec::new();
+fn consecutive_messages<'m>(
+    messages: impl Iterator<Item = &'m Arc<Message>>,
+) -> Vec<Vec<Arc<Message>>> {
+    let mut groups: Vec<Vec<Arc<Message>>> = Vec::new();
     let mut next = None;
     for message in messages {
-        match stretches.last_mut() {
-            Some(stretch) if message.id.is_some() && message.id == next => {
-                stretch.push(message.clone());
+        match groups.last_mut() {
+            Some(group) if message.id.is_some() && message.id == next => {
+                group.push(message.clone());
             }
-            Some(_) | None => stretches.push(vec![message.clone()]),
+            Some(_) | None => groups.push(vec![message.clone()]),
         }
         next = message
             .id
             .and_then(|id| Some(MessageId { run: id.run, index: id.index.checked_add(1)? }));
     }
-    stretches
+    groups
 }
 
 /// Returns the row of a copied call. `result` is the position of the result, if it is in a message

@@ -173,12 +173,12 @@ mod erasable_keys;
 mod error;
 mod fork;
 mod key;
-mod lives;
 mod master_keys;
 mod provider;
 mod range;
 mod record;
 mod seal;
+mod sealing_cache;
 mod store;
 #[cfg(feature = "delivery")]
 mod update_log;

@@ -19,8 +19,8 @@ use crate::{
     EncryptionError,
     chain::{Chain, Kind, Link, Linked},
     envelope::{BODY, RESULT, json},
-    lives::{Known, SealedHead},
     seal::{Format, Found, Opener, Position, Sealer, is_sealed},
+    sealing_cache::{Known, SealedHead},
 };
 
 const RECORDED_RESULT: &str = "recorded result";
@@ -98,7 +98,7 @@ impl Sealer {
         if !write.messages().is_empty() {
             let at = write.expected().sequence;
             let mut before = known
-                .tip(at)
+                .recent_digest(at)
                 .ok_or_else(|| EncryptionError::HeadNotRead { key: write.key().clone() })?;
             for (sequence, message) in (at.saturating_add(1)..).zip(write.messages()) {
                 let link = Link { before, kind };
@@ -141,7 +141,7 @@ impl Sealer {
 
     /// Returns the change that stores a sealed head in place of the service id.
     pub(crate) fn head(&self, head: &SealedHead) -> Result<ServiceIdChange, EncryptionError> {
-        let sealed = self.seal(NOWHERE, None, HEAD, &json(&head.content))?;
+        let sealed = self.seal(OUTSIDE_MESSAGES, None, HEAD, &json(&head.content))?;
         Ok(ServiceIdChange::Set(sealed.into()))
     }
 
@@ -151,7 +151,7 @@ impl Sealer {
         // receives an empty text.
         if let Some(text) = staged.partial_text.as_ref().filter(|text| !text.is_empty()) {
             let column = partial_text(run);
-            sealed.partial_text = Some(self.seal(NOWHERE, None, &column, text)?.into());
+            sealed.partial_text = Some(self.seal(OUTSIDE_MESSAGES, None, &column, text)?.into());
         }
         Ok(sealed)
     }
@@ -271,8 +271,8 @@ impl Opener<'_> {
         service_id: Option<&str>,
     ) -> Result<Option<SealedHead>, EncryptionError> {
         let Some(sealed) = service_id.filter(|id| is_sealed(id)) else { return Ok(None) };
-        let opened = self.open(NOWHERE.into(), None, HEAD, sealed).await?;
-        let content = self.parsed(NOWHERE.into(), HEAD, &opened.text)?;
+        let opened = self.open(OUTSIDE_MESSAGES.into(), None, HEAD, sealed).await?;
+        let content = self.parsed(OUTSIDE_MESSAGES.into(), HEAD, &opened.text)?;
         Ok(opened.life.map(|life| SealedHead { life, content }))
     }
 
@@ -285,7 +285,7 @@ impl Opener<'_> {
     ) -> Result<OpenRun, EncryptionError> {
         if let Some(text) = &open.partial_text {
             let column = partial_text(open.run);
-            let opened = self.open(NOWHERE.into(), None, &column, text).await?;
+            let opened = self.open(OUTSIDE_MESSAGES.into(), None, &column, text).await?;
             open.partial_text = Some(opened.text.into());
         }
         if let Some(head) = head {
@@ -363,7 +363,7 @@ impl Opener<'_> {
 const CHANGED: &str = "the row was changed";
 
 /// The position of a value that is not part of a message.
-const NOWHERE: Position = Position { sequence: 0, index: 0 };
+const OUTSIDE_MESSAGES: Position = Position { sequence: 0, index: 0 };
 
 fn partial_text(run: RunId) -> String {
     format!("partial text of {run}")

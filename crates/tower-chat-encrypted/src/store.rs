@@ -38,8 +38,8 @@ use crate::{
     chain::{Chain, Digest},
     error::{reported, unopened},
     fork::{self, CopiedTurns},
-    lives::{HeadContent, Lives, Moment, SealedHead, Step, Submission},
     seal::{Expected, ExpectedLife, Found, Life, Opener, Sealer},
+    sealing_cache::{HeadContent, Moment, SealedHead, SealingCache, SealingInput, Submission},
 };
 
 /// Encrypts the data of another store; see [the crate](crate).
@@ -51,7 +51,7 @@ use crate::{
 pub struct EncryptedStore<S> {
     inner: Arc<S>,
     keys: Arc<dyn KeyProvider>,
-    lives: Arc<Lives>,
+    sealing_cache: Arc<SealingCache>,
     accepts_former: bool,
 }
 
@@ -62,7 +62,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Self {
             inner: Arc::new(inner),
             keys: Arc::new(keys),
-            lives: Arc::default(),
+            sealing_cache: Arc::default(),
             accepts_former: true,
         }
     }
@@ -136,8 +136,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         for request in head.pending_approvals.iter_mut().flatten() {
             *request = opener.approval_request(Found::somewhere(), None, request).await?.0;
         }
-        self.lives.learn(key, &head, sealed.as_ref(), open.as_ref(), since);
-        self.lives.learn_range(key, head.revision, range, since);
+        self.sealing_cache.learn(key, &head, sealed.as_ref(), open.as_ref(), since);
+        self.sealing_cache.learn_range(key, head.revision, range, since);
         Ok((head, [visible, staged]))
     }
 
@@ -177,7 +177,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         since: Moment,
     ) -> Result<History, StoreError> {
         if sealed.head.revision == Revision::ABSENT {
-            self.lives.forget(key, since);
+            self.sealing_cache.forget(key, since);
         }
         self.opened_history(key, sealed, since).await.map_err(unopened(key, OPEN))
     }
@@ -193,7 +193,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut chain = chain_from(visible, pruned.saturating_add(1));
         let messages = sealed.messages.iter();
         let messages = self.opener(key, visible).messages(pruned, &mut chain, messages).await?;
-        self.learn_tip(key, &head, &chain, since);
+        self.learn_chain(key, &head, &chain, since);
         let mut history = History::empty();
         history.extend(messages);
         history.head = head;
@@ -201,16 +201,22 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Records the digests of the visible messages.
-    fn learn_tip(&self, key: &ConversationKey, head: &Head, chain: &Chain, since: Moment) {
-        if let Some(digest) = chain.tip() {
-            self.lives.learn_tip(key, head.revision, visible(head), digest, since);
-            self.lives.learn_digests(key, head.revision, chain.digests(), since);
+    fn learn_chain(&self, key: &ConversationKey, head: &Head, chain: &Chain, since: Moment) {
+        if let Some(digest) = chain.previous_digest() {
+            self.sealing_cache.learn_recent_digest(
+                key,
+                head.revision,
+                visible(head),
+                digest,
+                since,
+            );
+            self.sealing_cache.learn_digests(key, head.revision, chain.digests(), since);
         }
     }
 
     /// Reads the digest of the last visible message, which the next message must contain. Returns
     /// `None` if no visible message exists, or if the last one has a former format.
-    async fn tip(
+    async fn last_digest(
         &self,
         key: &ConversationKey,
         head: &Head,
@@ -237,7 +243,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut opener = self.opener(key, expected);
         let opened = opener.next_message(&mut chain, last, &envelope).await;
         opened.map_err(unopened(key, OPEN))?;
-        Ok(chain.tip())
+        Ok(chain.previous_digest())
     }
 
     async fn opened_run(
@@ -252,18 +258,25 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let opened =
             self.opened_head(key, head, false, since).await.map_err(unopened(key, OPEN_RUN))?;
         let (head, [visible, staged]) = opened;
-        let tip = self.tip(key, &head, visible).await?;
-        if let Some(digest) = tip {
-            self.lives.learn_tip(key, head.revision, self::visible(&head), digest, since);
+        let last_digest = self.last_digest(key, &head, visible).await?;
+        if let Some(digest) = last_digest {
+            self.sealing_cache.learn_recent_digest(
+                key,
+                head.revision,
+                self::visible(&head),
+                digest,
+                since,
+            );
         }
-        let opened = self.opened_staged(key, (head, tip, staged, since), &messages, tools).await;
+        let opened =
+            self.opened_staged(key, (head, last_digest, staged, since), &messages, tools).await;
         opened.map_err(unopened(key, OPEN_RUN))
     }
 
     async fn opened_staged(
         &self,
         key: &ConversationKey,
-        (mut head, tip, staged, since): (Head, Option<Digest>, Expected, Moment),
+        (mut head, last_digest, staged, since): (Head, Option<Digest>, Expected, Moment),
         messages: &[Arc<Message>],
         tools: Vec<ToolRecord>,
     ) -> Result<OpenRunContent, EncryptionError> {
@@ -277,14 +290,14 @@ impl<S: HistoryStore> EncryptedStore<S> {
         head.open_run = Some(open.clone());
         let mut opener = self.opener(key, staged);
         // After messages of a former format, the digests begin with the first message of the run.
-        let mut chain = Chain::behind(tip.or(Some(Digest::START)));
+        let mut chain = Chain::behind(last_digest.or(Some(Digest::START)));
         let (mut opened, mut links) = (Vec::with_capacity(messages.len()), Vec::new());
         for (sequence, envelope) in (open.visible.saturating_add(1)..).zip(messages) {
             let (message, linked) = opener.next_message(&mut chain, sequence, envelope).await?;
             opened.push(Arc::new(message));
             links.push(linked);
         }
-        self.lives.learn_staged(key, head.revision, open.visible, &links, since);
+        self.sealing_cache.learn_staged(key, head.revision, open.visible, &links, since);
         let mut rows = Vec::with_capacity(tools.len());
         for row in tools {
             rows.push(opener.row(row).await?);
@@ -332,11 +345,11 @@ impl<S: HistoryStore> EncryptedStore<S> {
         submission: &mut Submission,
     ) -> Result<Write, EncryptionError> {
         let key = write.key();
-        let known = self.lives.before(write);
+        let known = self.sealing_cache.before(write);
         let known = known.ok_or_else(|| EncryptionError::HeadNotRead { key: key.clone() })?;
-        let Step { life, head, mut after } = known.step(write)?;
+        let SealingInput { life, head, mut after } = known.sealing_input(write)?;
         let sealed = self.sealer(key, life)?.write(write, head.as_ref(), &mut after)?;
-        self.lives.after(write, after, submission);
+        self.sealing_cache.after(write, after, submission);
         Ok(sealed)
     }
 
@@ -413,25 +426,31 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
-        let since = self.lives.now();
+        let since = self.sealing_cache.now();
         let head = self.inner().head(key).await?;
         if head.revision == Revision::ABSENT {
-            self.lives.forget(key, since);
+            self.sealing_cache.forget(key, since);
             return Ok(head);
         }
         let opened = self.opened_head(key, head, true, since).await.map_err(unopened(key, OPEN))?;
         let (head, [visible, _]) = opened;
         if head.open_run.is_none()
-            && !self.lives.has_tip(key, head.revision, self::visible(&head))
-            && let Some(digest) = self.tip(key, &head, visible).await?
+            && !self.sealing_cache.has_stored_digest(key, head.revision, self::visible(&head))
+            && let Some(digest) = self.last_digest(key, &head, visible).await?
         {
-            self.lives.learn_tip(key, head.revision, self::visible(&head), digest, since);
+            self.sealing_cache.learn_recent_digest(
+                key,
+                head.revision,
+                self::visible(&head),
+                digest,
+                since,
+            );
         }
         Ok(head)
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        let since = self.lives.now();
+        let since = self.sealing_cache.now();
         let sealed = self.inner().load(key).await?;
         self.opened_whole(key, sealed, since).await
     }
@@ -456,7 +475,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         let (sealed, submission, error) = self.sealed(&writes);
         let Some(error) = error else {
             let ticket = self.inner().append(slot, sealed);
-            self.lives.submitted(&submission);
+            self.sealing_cache.submitted(&submission);
             return Ticket::watching(async move {
                 let outcome = ticket.await;
                 if outcome.is_ok() {
@@ -478,14 +497,14 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
             return Ticket::done(Err(failed));
         }
         let ticket = self.inner().append(slot, sealed);
-        self.lives.submitted(&submission);
+        self.sealing_cache.submitted(&submission);
         Ticket::watching(async move { ticket.await.and(Err(failed)) })
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        let since = self.lives.now();
+        let since = self.sealing_cache.now();
         let was_there = self.inner().delete(key).await?;
-        self.lives.forget(key, since);
+        self.sealing_cache.forget(key, since);
         Ok(was_there)
     }
 
@@ -557,7 +576,7 @@ impl<S: HistoryStore> Summaries for EncryptedStore<S> {
 #[async_trait]
 impl<S: HistoryStore> Journal for EncryptedStore<S> {
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        let since = self.lives.now();
+        let since = self.sealing_cache.now();
         match self.inner_store().open_run(key).await? {
             Some(sealed) => self.opened_run(key, sealed, since).await.map(Some),
             None => Ok(None),
@@ -672,7 +691,7 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
     /// Returns the rows of a conversation. A row that cannot be decrypted contains the error. If a
     /// key is not available, returns an error.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        let since = self.lives.now();
+        let since = self.sealing_cache.now();
         let Some(sealed) = self.inner_store().rows(key).await? else { return Ok(None) };
         self.opened_rows(key, sealed, since).await.map(Some).map_err(unopened(key, OPEN))
     }

@@ -124,7 +124,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         before: Option<u64>,
         limit: usize,
     ) -> Result<MessagePage, StoreError> {
-        let since = self.lives.now();
+        let since = self.sealing_cache.now();
         let head = self.inner.head(key).await?;
         let page = self.inner_store().messages_before(key, before, limit).await?;
         let end = super::visible(&head);

@@ -14,8 +14,8 @@ use crate::{
     EncryptionError,
     chain::{Digest, Kind, Link},
     error::{reported, unopened},
-    lives::{Moment, SealedHead},
     seal::{Expected, Life, new_life},
+    sealing_cache::{Moment, SealedHead},
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
@@ -95,12 +95,14 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let revision = self.inner_store().rewrite(sealed).await?;
         let mut after = rows.head;
         after.revision = revision;
-        let since = self.lives.now();
-        self.lives.learn(key, &after, Some(&head), None, since);
+        let since = self.sealing_cache.now();
+        self.sealing_cache.learn(key, &after, Some(&head), None, since);
         // The next write needs the digest of the last message. If that message is unreadable, a
         // writer has to read the head before the next write.
-        if let Ok(Some(digest)) = self.tip(key, &after, SealedHead::expected(Some(&head))).await {
-            self.lives.learn_tip(key, revision, revision.sequence, digest, since);
+        if let Ok(Some(digest)) =
+            self.last_digest(key, &after, SealedHead::expected(Some(&head))).await
+        {
+            self.sealing_cache.learn_recent_digest(key, revision, revision.sequence, digest, since);
         }
         Ok(revision)
     }
@@ -141,11 +143,11 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut sealed = Vec::with_capacity(changed.len());
         // The digest of the previous message, if it is known, and whether the rewrite has changed
         // it.
-        let (mut tip, mut is_other) = (None, false);
+        let (mut previous, mut is_other) = (None, false);
         let near = |sequence: u64| sequence.saturating_add(1) >= first;
         for (sequence, envelope) in rows.messages.iter().filter(|(sequence, _)| near(*sequence)) {
             let Ok(envelope) = envelope else {
-                (tip, is_other) = (None, false);
+                (previous, is_other) = (None, false);
                 continue;
             };
             let opened = match opener.message(*sequence, envelope).await {
@@ -158,13 +160,13 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 (Some(changed), _) => Message::clone(changed),
                 (None, Some((message, _))) if is_other => message,
                 (None, _) => {
-                    (tip, is_other) = (found.map(|found| found.digest), false);
+                    (previous, is_other) = (found.map(|found| found.digest), false);
                     continue;
                 }
             };
-            let before = match tip {
+            let before = match previous {
                 _ if *sequence <= unchained.saturating_add(1) => Digest::START,
-                Some(tip) => tip,
+                Some(previous) => previous,
                 None => found.map_or(Digest::START, |found| found.link.before),
             };
             let was = found.map(|found| found.digest);
@@ -177,7 +179,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
             let link = Link { before, kind };
             message.id = envelope.id;
             let (envelope, digest) = sealer.message(*sequence, &message, link)?;
-            (tip, is_other) = (Some(digest), *sequence > unchained && was != Some(digest));
+            (previous, is_other) = (Some(digest), *sequence > unchained && was != Some(digest));
             sealed.push((*sequence, envelope));
         }
         Ok(sealed)

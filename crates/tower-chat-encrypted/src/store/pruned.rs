@@ -10,8 +10,8 @@ use super::{EncryptedStore, OPEN, SEAL, chain_from};
 use crate::{
     EncryptionError,
     error::{reported, unopened},
-    lives::SealedHead,
     seal::Expected,
+    sealing_cache::SealedHead,
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
@@ -68,7 +68,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
             .sealed();
         let slot = self.inner.reserve().await?;
         self.inner.append(slot, vec![write]).await.map_err(|error| error.source)?;
-        self.lives.learn(key, head, Some(sealed), None, self.lives.now());
+        self.sealing_cache.learn(key, head, Some(sealed), None, self.sealing_cache.now());
         Ok(())
     }
 

@@ -11,8 +11,8 @@ use crate::{
     chain::Chain,
     digests::Digests,
     error::unopened,
-    lives::Moment,
     range::{Ends, SealedRange},
+    sealing_cache::Moment,
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
@@ -23,11 +23,11 @@ impl<S: HistoryStore> EncryptedStore<S> {
         key: &ConversationKey,
         from: &LoadFrom,
     ) -> Result<History, StoreError> {
-        let known = self.lives.range(key).filter(|known| *known.opened == *from);
+        let known = self.sealing_cache.range(key).filter(|known| *known.opened == *from);
         let Some((range, ends)) = known.and_then(|known| Some((known.clone(), known.ends?))) else {
             return HistoryStore::load(self, key).await;
         };
-        let since = self.lives.now();
+        let since = self.sealing_cache.now();
         let sealed = self.inner().load_from(key, &range.sealed).await?;
         if sealed.is_whole() {
             return self.opened_whole(key, sealed, since).await;
@@ -63,13 +63,17 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut chain = chain_from(expected, pruned.saturating_add(1));
         let leading = opener.all_messages(pruned, &mut chain, leading.iter()).await?;
         if range.sealed.leading > pruned {
-            opener.check_end_of_range(range.sealed.leading, chain.tip(), ends.leading)?;
+            opener.check_end_of_range(
+                range.sealed.leading,
+                chain.previous_digest(),
+                ends.leading,
+            )?;
         }
         let known = ends.leading.map(|digest| (range.sealed.leading, digest));
         let digests = Digests::of_range(known.into_iter().chain([(after, ends.after)]));
         let mut chain = Chain::behind(Some(ends.after)).with_digests(digests);
         let messages = opener.messages(after, &mut chain, messages.iter()).await?;
-        self.learn_tip(key, &head, &chain, since);
+        self.learn_chain(key, &head, &chain, since);
         let surplus = usize::try_from(from.saturating_sub(after)).unwrap_or(usize::MAX);
         let mut history = History::empty();
         history.extend(messages.into_iter().skip(surplus));

@@ -131,7 +131,7 @@ pub(crate) struct Known {
     open: Option<SealedHead>,
     pub(crate) pruned: u64,
     /// The digests of the newest messages.
-    tips: Vec<Tip>,
+    recent_digests: Vec<RecentDigest>,
     /// The digests of some messages of the whole conversation.
     pub(crate) digests: Arc<Digests>,
     /// The part of the conversation that the next run loads.
@@ -144,7 +144,7 @@ pub(crate) struct Known {
 
 /// The digest of a message.
 #[derive(Debug, Clone)]
-struct Tip {
+struct RecentDigest {
     sequence: u64,
     digest: Digest,
     /// Whether the message is known to be stored.
@@ -153,10 +153,10 @@ struct Tip {
 
 /// The maximum number of digests per incarnation. The digest of the newest message alone is not
 /// sufficient, because a write that is submitted again may follow an earlier message.
-const TIPS: usize = 16;
+const MAX_RECENT_DIGESTS: usize = 16;
 
 /// The data that are needed to seal a write.
-pub(crate) struct Step {
+pub(crate) struct SealingInput {
     pub(crate) life: Life,
     /// The head that the write stores in place of the service id.
     pub(crate) head: Option<SealedHead>,
@@ -165,7 +165,7 @@ pub(crate) struct Step {
 }
 
 impl Known {
-    pub(crate) fn step(mut self, write: &Write) -> Result<Step, EncryptionError> {
+    pub(crate) fn sealing_input(mut self, write: &Write) -> Result<SealingInput, EncryptionError> {
         let staged = write.as_staged();
         let known = match staged {
             Some(_) => self.open.clone().or_else(|| self.head.clone().map(SealedHead::unchanged)),
@@ -195,12 +195,12 @@ impl Known {
         if begins_chain {
             let at = write.expected().sequence;
             head.content.unchained = Some(at);
-            self.tips.clear();
+            self.recent_digests.clear();
         }
         if let Some(at) = head.content.unchained.filter(|at| *at == write.expected().sequence)
-            && self.tip(at).is_none()
+            && self.recent_digest(at).is_none()
         {
-            self.put_tip(at, Digest::START, Arc::new(AtomicBool::new(true)));
+            self.put_recent_digest(at, Digest::START, Arc::new(AtomicBool::new(true)));
         }
         let committed = self.committed_by(write, &head)?;
         head.content.committed = committed.or(head.content.committed);
@@ -229,30 +229,35 @@ impl Known {
             self.visible = Some(write.expected().sequence);
             self.staged.clear();
         }
-        Ok(Step { life, head: stored, after: self })
+        Ok(SealingInput { life, head: stored, after: self })
     }
 
     /// Returns the digest of a message, if it is known.
-    pub(crate) fn tip(&self, sequence: u64) -> Option<Digest> {
-        self.tips.iter().find(|tip| tip.sequence == sequence).map(|tip| tip.digest)
+    pub(crate) fn recent_digest(&self, sequence: u64) -> Option<Digest> {
+        self.recent_digests
+            .iter()
+            .find(|recent| recent.sequence == sequence)
+            .map(|recent| recent.digest)
     }
 
-    fn put_tip(&mut self, sequence: u64, digest: Digest, is_stored: Arc<AtomicBool>) {
-        self.tips.retain(|tip| tip.sequence != sequence);
+    fn put_recent_digest(&mut self, sequence: u64, digest: Digest, is_stored: Arc<AtomicBool>) {
+        self.recent_digests.retain(|recent| recent.sequence != sequence);
         // The digest of the message before the open run must remain, because the next message needs
         // it if the run is discarded.
-        if self.tips.len() >= TIPS {
+        if self.recent_digests.len() >= MAX_RECENT_DIGESTS {
             let visible = self.visible;
-            if let Some(first) = self.tips.iter().position(|tip| Some(tip.sequence) != visible) {
-                self.tips.remove(first);
+            if let Some(first) =
+                self.recent_digests.iter().position(|recent| Some(recent.sequence) != visible)
+            {
+                self.recent_digests.remove(first);
             }
         }
-        self.tips.push(Tip { sequence, digest, is_stored });
+        self.recent_digests.push(RecentDigest { sequence, digest, is_stored });
     }
 
     /// Records the digest of a message that was sealed as a part of a write.
     pub(crate) fn written(&mut self, sequence: u64, kind: Kind, digest: Digest) {
-        self.put_tip(sequence, digest, Arc::default());
+        self.put_recent_digest(sequence, digest, Arc::default());
         Arc::make_mut(&mut self.digests).push(sequence, digest);
         if kind == Kind::Staged {
             self.staged.retain(|(staged, _)| *staged < sequence);
@@ -286,7 +291,7 @@ impl Known {
     fn close(&mut self, write: &Write) {
         match write.close() {
             Some(Close::Discard { visible }) => {
-                self.tips.retain(|tip| tip.sequence <= visible);
+                self.recent_digests.retain(|recent| recent.sequence <= visible);
                 Arc::make_mut(&mut self.digests).truncate(visible);
                 self.staged.clear();
             }
@@ -299,7 +304,7 @@ impl Known {
 
 /// The known states of the most recently read or written conversations.
 #[derive(Debug, Default)]
-pub(crate) struct Lives(Mutex<Generations>);
+pub(crate) struct SealingCache(Mutex<Generations>);
 
 #[derive(Debug, Default)]
 struct Generations {
@@ -343,26 +348,26 @@ pub(crate) struct Submission {
     /// The conversations of the writes.
     keys: Vec<ConversationKey>,
     /// For each sealed message, whether it is stored.
-    tips: Vec<Arc<AtomicBool>>,
+    stored: Vec<Arc<AtomicBool>>,
 }
 
 impl Submission {
     /// Records that the submission is stored.
     pub(crate) fn is_stored(&self) {
-        self.tips.iter().for_each(|tip| tip.store(true, Ordering::Release));
+        self.stored.iter().for_each(|stored| stored.store(true, Ordering::Release));
     }
 }
 
-impl Lives {
+impl SealingCache {
     /// Returns the known state of the conversation before a write; `None` if its head was not read.
     /// A write that creates its conversation begins a new life, and a repetition of the write gets
     /// the same life.
     pub(crate) fn before(&self, write: &Write) -> Option<Known> {
-        let mut lives = self.lock();
+        let mut states = self.lock();
         if write.expected() != Revision::ABSENT {
-            return lives.get(write.key(), write.expected().incarnation);
+            return states.get(write.key(), write.expected().incarnation);
         }
-        let begun = lives.get(write.key(), write.result().incarnation).unwrap_or_default();
+        let begun = states.get(write.key(), write.result().incarnation).unwrap_or_default();
         let first = |head: SealedHead| {
             let mut head = head.unchanged();
             head.content.service_id = None;
@@ -377,23 +382,26 @@ impl Lives {
     /// Records that a write was sealed. The caller must call [`submitted`](Self::submitted) later.
     pub(crate) fn after(&self, write: &Write, mut known: Known, submission: &mut Submission) {
         known.close(write);
-        let sealed = known.tips.iter().filter(|tip| tip.sequence > write.expected().sequence);
-        submission.tips.extend(sealed.map(|tip| tip.is_stored.clone()));
+        let sealed = known
+            .recent_digests
+            .iter()
+            .filter(|recent| recent.sequence > write.expected().sequence);
+        submission.stored.extend(sealed.map(|recent| recent.is_stored.clone()));
         submission.keys.push(write.key().clone());
-        let mut lives = self.lock();
-        lives.put(write.key(), write.result().incarnation, known);
-        if let Some(conversation) = lives.recent.get_mut(write.key()) {
+        let mut states = self.lock();
+        states.put(write.key(), write.result().incarnation, known);
+        if let Some(conversation) = states.recent.get_mut(write.key()) {
             conversation.sealed += 1;
         }
     }
 
     /// Records that the writes were submitted, so that later reads include them.
     pub(crate) fn submitted(&self, submission: &Submission) {
-        let lives = &mut *self.lock();
-        lives.submitted += 1;
+        let states = &mut *self.lock();
+        states.submitted += 1;
         for key in &submission.keys {
-            let submitted = lives.submitted;
-            let Some(conversation) = lives.find(key) else { continue };
+            let submitted = states.submitted;
+            let Some(conversation) = states.find(key) else { continue };
             conversation.sealed = conversation.sealed.saturating_sub(1);
             conversation.submitted = submitted;
         }
@@ -407,8 +415,8 @@ impl Lives {
     /// Removes the state of a conversation that a read has not found, unless this process has
     /// written to the conversation since the read began.
     pub(crate) fn forget(&self, key: &ConversationKey, since: Moment) {
-        let lives = &mut *self.lock();
-        for known in [&mut lives.recent, &mut lives.earlier] {
+        let states = &mut *self.lock();
+        for known in [&mut states.recent, &mut states.earlier] {
             if known.get(key).is_some_and(|conversation| conversation.is_unchanged(since)) {
                 known.remove(key);
             }
@@ -448,16 +456,21 @@ impl Lives {
     }
 
     /// Returns whether the digest of this message is known, and the message is stored.
-    pub(crate) fn has_tip(&self, key: &ConversationKey, revision: Revision, sequence: u64) -> bool {
+    pub(crate) fn has_stored_digest(
+        &self,
+        key: &ConversationKey,
+        revision: Revision,
+        sequence: u64,
+    ) -> bool {
         let known = self.lock().get(key, revision.incarnation);
         known.is_some_and(|known| {
-            let tip = known.tips.iter().find(|tip| tip.sequence == sequence);
-            tip.is_some_and(|tip| tip.is_stored.load(Ordering::Acquire))
+            let recent = known.recent_digests.iter().find(|recent| recent.sequence == sequence);
+            recent.is_some_and(|recent| recent.is_stored.load(Ordering::Acquire))
         })
     }
 
     /// Records the digest of a message that was read.
-    pub(crate) fn learn_tip(
+    pub(crate) fn learn_recent_digest(
         &self,
         key: &ConversationKey,
         revision: Revision,
@@ -467,7 +480,7 @@ impl Lives {
     ) {
         let is_stored = Arc::new(AtomicBool::new(true));
         self.change(key, revision, since, |known| {
-            known.put_tip(sequence, digest, is_stored);
+            known.put_recent_digest(sequence, digest, is_stored);
             Arc::make_mut(&mut known.digests).push(sequence, digest);
         });
     }
@@ -499,8 +512,8 @@ impl Lives {
 
     /// Returns which part of the conversation the next run loads, if this part is known.
     pub(crate) fn range(&self, key: &ConversationKey) -> Option<SealedRange> {
-        let mut lives = self.lock();
-        let (_, newest) = lives.find(key)?.known.last()?;
+        let mut states = self.lock();
+        let (_, newest) = states.find(key)?.known.last()?;
         newest.range.clone()
     }
 
@@ -518,7 +531,7 @@ impl Lives {
             known.staged.clear();
             for (sequence, linked) in (visible.saturating_add(1)..).zip(messages) {
                 let Some(Linked { digest, .. }) = *linked else { continue };
-                known.put_tip(sequence, digest, Arc::new(AtomicBool::new(true)));
+                known.put_recent_digest(sequence, digest, Arc::new(AtomicBool::new(true)));
                 known.staged.push((sequence, digest));
             }
         });
@@ -533,13 +546,13 @@ impl Lives {
         since: Moment,
         change: impl FnOnce(&mut Known),
     ) {
-        let mut lives = self.lock();
-        if lives.find(key).is_some_and(|conversation| !conversation.is_unchanged(since)) {
+        let mut states = self.lock();
+        if states.find(key).is_some_and(|conversation| !conversation.is_unchanged(since)) {
             return;
         }
-        let mut known = lives.get(key, revision.incarnation).unwrap_or_default();
+        let mut known = states.get(key, revision.incarnation).unwrap_or_default();
         change(&mut known);
-        lives.put(key, revision.incarnation, known);
+        states.put(key, revision.incarnation, known);
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
