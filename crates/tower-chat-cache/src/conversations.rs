@@ -146,7 +146,7 @@ impl Conversations {
             let own = || writes.iter().filter(|write| write.key() == key);
             let leaves_revision = own().any(|write| write.result() == write.expected());
             let in_flight = all.of(key);
-            let known = self.known(in_flight, key);
+            let known = self.take_state(in_flight, key);
             let is_overtaken = in_flight.may_be_reordered && leaves_revision;
             in_flight.begin();
             in_flight.may_be_reordered |= leaves_revision;
@@ -172,7 +172,7 @@ impl Conversations {
 
     /// Removes and returns the cached state, or, if writes are in flight, the state after these
     /// writes.
-    fn known(&self, in_flight: &mut InFlight, key: &ConversationKey) -> Option<Arc<Cached>> {
+    fn take_state(&self, in_flight: &mut InFlight, key: &ConversationKey) -> Option<Arc<Cached>> {
         if in_flight.unsettled > 0 {
             return in_flight.after_writes.take();
         }
@@ -184,7 +184,7 @@ impl Conversations {
     pub(crate) fn change_summary(self: &Arc<Self>, key: &ConversationKey) -> Submission {
         let mut all = self.in_flight();
         let in_flight = all.of(key);
-        let known = self.known(in_flight, key);
+        let known = self.take_state(in_flight, key);
         in_flight.begin();
         in_flight.after_writes =
             known.map(|known| Arc::new(Arc::unwrap_or_clone(known).without_summary()));

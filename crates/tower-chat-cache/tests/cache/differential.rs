@@ -15,13 +15,13 @@ use tower_chat_core::{
 use crate::common::{Cache, broken, cache, staged};
 
 /// A seeded generator of random numbers.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
+        (self.0 >> 33) % bound
     }
 }
 
@@ -30,9 +30,9 @@ fn keys() -> [ConversationKey; 2] {
 }
 
 /// Returns a message with a call that waits for approval, or a user message.
-fn message(dice: &mut Dice) -> Arc<Message> {
-    let number = dice.roll(1_000_000).to_string();
-    Arc::new(match dice.roll(3) {
+fn message(rng: &mut Rng) -> Arc<Message> {
+    let number = rng.below(1_000_000).to_string();
+    Arc::new(match rng.below(3) {
         0 => {
             let call = ToolCall::new(number.as_str(), "pay", "{}");
             let part = Part::ApprovalRequest(ApprovalRequest::new(number, call, true));
@@ -42,63 +42,63 @@ fn message(dice: &mut Dice) -> Arc<Message> {
     })
 }
 
-fn row(dice: &mut Dice, last: u64) -> ToolRecord {
-    let position = SequencePosition { sequence: 1 + dice.roll(last + 1), index: 0 };
+fn row(rng: &mut Rng, last: u64) -> ToolRecord {
+    let position = SequencePosition { sequence: 1 + rng.below(last + 1), index: 0 };
     let mut row = ToolRecord::pending(position, 0, "id", "pay");
-    if dice.roll(2) == 0 {
+    if rng.below(2) == 0 {
         row.status = ToolStatus::PendingApproval;
     }
     row
 }
 
-fn service_id(dice: &mut Dice) -> Option<ServiceIdChange> {
-    match dice.roll(6) {
-        0 => Some(ServiceIdChange::Set(format!("id {}", dice.roll(100)).into())),
+fn service_id(rng: &mut Rng) -> Option<ServiceIdChange> {
+    match rng.below(6) {
+        0 => Some(ServiceIdChange::Set(format!("id {}", rng.below(100)).into())),
         1 => Some(ServiceIdChange::Clear),
         _ => None,
     }
 }
 
-fn load_from(dice: &mut Dice, last: u64) -> Option<Arc<LoadFrom>> {
-    let after = dice.roll(last + 1);
-    let from = LoadFrom { leading: dice.roll(after.min(2) + 1), after, applies_to: String::new() };
-    (dice.roll(2) == 0).then(|| Arc::new(from))
+fn load_from(rng: &mut Rng, last: u64) -> Option<Arc<LoadFrom>> {
+    let after = rng.below(last + 1);
+    let from = LoadFrom { leading: rng.below(after.min(2) + 1), after, applies_to: String::new() };
+    (rng.below(2) == 0).then(|| Arc::new(from))
 }
 
 /// Returns a write that a conversation with this head accepts, or sometimes a write that it
 /// refuses.
-fn write(dice: &mut Dice, key: &ConversationKey, head: &Head) -> Write {
+fn write(rng: &mut Rng, key: &ConversationKey, head: &Head) -> Write {
     let mut expected = head.revision;
-    if dice.roll(12) == 0 {
+    if rng.below(12) == 0 {
         expected.sequence += 1;
     }
     let open = head.open_run.as_ref();
     let run = match open {
-        Some(open) if dice.roll(12) > 0 => open.run,
+        Some(open) if rng.below(12) > 0 => open.run,
         _ => RunId::new(),
     };
     let index = u32::try_from(head.revision.sequence).unwrap() * 10;
-    let messages: Vec<_> = (0..dice.roll(3)).map(|_| message(dice)).collect();
+    let messages: Vec<_> = (0..rng.below(3)).map(|_| message(rng)).collect();
     let last = expected.sequence + messages.len() as u64;
-    let rows = (0..dice.roll(3)).map(|_| row(dice, last)).collect();
+    let rows = (0..rng.below(3)).map(|_| row(rng, last)).collect();
     let write = Write::new(key.clone(), MessageId { run, index }, expected, messages)
         .with_tools(rows)
-        .with_load_from(load_from(dice, last));
-    if open.is_none() && dice.roll(2) == 0 {
-        return match service_id(dice) {
+        .with_load_from(load_from(rng, last));
+    if open.is_none() && rng.below(2) == 0 {
+        return match service_id(rng) {
             Some(change) => write.with_service_id(change),
             None => write,
         };
     }
     let visible = open.map_or(0, |open| open.visible);
-    let close = match dice.roll(4) {
+    let close = match rng.below(4) {
         0 => Some(Close::Commit),
         1 => Some(Close::Discard { visible }),
         _ => None,
     };
-    let attempt = open.map_or(1, |open| open.lease.attempt) + u32::from(dice.roll(8) == 0);
+    let attempt = open.map_or(1, |open| open.lease.attempt) + u32::from(rng.below(8) == 0);
     let mut staged = staged(attempt, close);
-    staged.service_id = service_id(dice);
+    staged.service_id = service_id(rng);
     write.staged(staged)
 }
 
@@ -138,10 +138,10 @@ async fn compare(store: &Cache, key: &ConversationKey, seed: u64) {
     }
 }
 
-async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
+async fn step(store: &Cache, rng: &mut Rng, tickets: &mut Vec<Ticket>) {
     let [key, other] = keys();
-    let (key, other) = if dice.roll(4) == 0 { (other, key) } else { (key, other) };
-    match dice.roll(24) {
+    let (key, other) = if rng.below(4) == 0 { (other, key) } else { (key, other) };
+    match rng.below(24) {
         0 => drop(store.delete(&key).await.unwrap()),
         1 => drop(store.fork_at(&key, None, &other).await),
         2 => tickets.clear(),
@@ -157,7 +157,7 @@ async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
         8..11 => {
             let stored = store.inner().inner();
             let history = stored.load(&key).await.unwrap();
-            let covers_to = dice.roll(6);
+            let covers_to = rng.below(6);
             let Some(id) = history.message(covers_to).and_then(|message| message.id) else {
                 return;
             };
@@ -171,11 +171,11 @@ async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
             }
         }
         _ => {
-            let holds = dice.roll(4) == 0;
+            let holds = rng.below(4) == 0;
             let mut head = store.inner().inner().head(&key).await.unwrap();
             let mut writes = Vec::new();
-            for _ in 0..=dice.roll(2) {
-                let next = write(dice, &key, &head);
+            for _ in 0..=rng.below(2) {
+                let next = write(rng, &key, &head);
                 head.revision = next.result();
                 head.open_run = None;
                 writes.push(next);
@@ -185,7 +185,7 @@ async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
             }
             let ticket = store.append(store.reserve().await.unwrap(), writes);
             store.inner().release_appends();
-            match dice.roll(3) {
+            match rng.below(3) {
                 0 => drop(ticket),
                 1 => tickets.push(ticket),
                 _ => drop(ticket.await),
@@ -198,12 +198,12 @@ async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
 async fn a_cache_returns_the_same_data_as_its_inner_store() {
     let (mut hits, mut parts) = (0, 0);
     for seed in 0..300 {
-        let (store, mut dice, mut tickets) = (cache(), Dice(seed), Vec::new());
+        let (store, mut rng, mut tickets) = (cache(), Rng(seed), Vec::new());
         for _ in 0..60 {
-            step(&store, &mut dice, &mut tickets).await;
-            let compares = dice.roll(2) == 0;
+            step(&store, &mut rng, &mut tickets).await;
+            let compares = rng.below(2) == 0;
             for key in keys().iter().filter(|_| compares) {
-                match dice.roll(2) {
+                match rng.below(2) {
                     0 => compare(&store, key, seed).await,
                     _ => parts += usize::from(compare_part(&store, key, seed).await),
                 }

@@ -12,4 +12,4 @@ mod runs;
 mod single_flight;
 mod store_contract;
 mod summaries;
-mod what_is_kept;
+mod writes;

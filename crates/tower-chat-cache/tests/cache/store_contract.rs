@@ -18,7 +18,7 @@ fn never() -> CacheOptions {
 
 /// The tests that detect a cache entry that is stale, incomplete, or evicted between two
 /// operations.
-macro_rules! promises_of_an_entry {
+macro_rules! entry_tests {
     ($($open:tt)*) => {
         tower_chat_testkit::store_promises!(
             $($open)*;
@@ -81,7 +81,7 @@ mod revalidated_never {
 mod revalidated_after_a_moment {
     use super::*;
 
-    promises_of_an_entry!(CachingStore::with_options(
+    entry_tests!(CachingStore::with_options(
         MemoryStore::new(),
         never().with_revalidation(Revalidation::After(Duration::from_micros(50))),
     ));
@@ -91,16 +91,13 @@ mod revalidated_after_a_moment {
 mod small {
     use super::*;
 
-    promises_of_an_entry!(CachingStore::with_options(
-        MemoryStore::new(),
-        never().with_max_bytes(2_000)
-    ));
+    entry_tests!(CachingStore::with_options(MemoryStore::new(), never().with_max_bytes(2_000)));
 }
 
 mod over_sqlite {
     use super::*;
 
-    promises_of_an_entry!(
+    entry_tests!(
         let folder = tempfile::tempdir().unwrap();
         CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap())
     );
