@@ -57,8 +57,9 @@ impl Folded {
                     part if is_misplaced(message.role, part) => Some(ReasonKind::Misplaced),
                     Part::ApprovalRequest(_) => Some(ReasonKind::AwaitingApproval),
                     Part::ToolCall(call) => {
-                        let is_forgotten = is_forgotten(stored, position, call.id.as_deref());
-                        Some(if is_forgotten {
+                        let is_result_not_stored =
+                            is_result_not_stored(stored, position, call.id.as_deref());
+                        Some(if is_result_not_stored {
                             ReasonKind::NotStored
                         } else {
                             ReasonKind::Dangling
@@ -124,7 +125,7 @@ fn is_misplaced(role: Role, part: &Part) -> bool {
 
 /// Returns whether a hook prevented the storage of a call's result. The metadata of the messages
 /// with results after the answer at `position` then contain the id of the call, `id`.
-fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
+fn is_result_not_stored(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     let Some(id) = id else { return false };
     let following = stored.iter_from(position).skip_while(|it| it.role == Role::Assistant);
     let mut results = following.take_while(|message| message.role == Role::Tool);

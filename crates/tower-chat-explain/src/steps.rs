@@ -31,15 +31,15 @@ pub(crate) fn explain(
     steps.summarize();
     if policy.tool_history == ToolHistory::Omit {
         let omit = ReplayPolicy::default().with_tool_history(ToolHistory::Omit);
-        steps.take(&omit, ReasonKind::ToolHistory);
+        steps.apply_step(&omit, ReasonKind::ToolHistory);
     } else {
-        steps.take_tool_steps(policy);
+        steps.apply_tool_steps(policy);
     }
     if let Some(old_media) = &policy.old_media {
-        steps.change(ReasonKind::OldMedia, |closed| old_media.apply(closed));
+        steps.apply_part_changes(ReasonKind::OldMedia, |closed| old_media.apply(closed));
     }
     if let Some(window) = &policy.window {
-        steps.cut(window);
+        steps.apply_window(window);
     }
     steps.sent
 }
@@ -61,11 +61,11 @@ impl Steps<'_, '_> {
         self.find_left_out(ReasonKind::Summarized);
     }
 
-    fn take_tool_steps(&mut self, policy: &ReplayPolicy) {
+    fn apply_tool_steps(&mut self, policy: &ReplayPolicy) {
         let before = self.replay.clone();
         let fresh = ReplayPolicy::default().with_freshness(policy.freshness.clone());
         if policy.freshness.is_some() {
-            self.take(&fresh, ReasonKind::Stale);
+            self.apply_step(&fresh, ReasonKind::Stale);
         }
         if policy.outdated_calls != OutdatedCalls::keep() {
             // The two settings together determine which calls of an open round are removed. This
@@ -73,16 +73,16 @@ impl Steps<'_, '_> {
             // only necessary to find the parts that are too old.
             *self.replay = before;
             let both = fresh.with_outdated_calls(policy.outdated_calls);
-            self.take(&both, ReasonKind::Outdated);
+            self.apply_step(&both, ReasonKind::Outdated);
         }
         let citations = policy.citations.as_ref();
         if let Some(citations) = citations.filter(|it| it.time() == CompactionTime::AtReplay) {
-            self.change(ReasonKind::Compacted, |closed| citations.apply(closed));
+            self.apply_part_changes(ReasonKind::Compacted, |closed| citations.apply(closed));
         }
     }
 
     /// Applies a policy, and adds a reason for each part and message that is no longer sent.
-    fn take(&mut self, policy: &ReplayPolicy, kind: ReasonKind) {
+    fn apply_step(&mut self, policy: &ReplayPolicy, kind: ReasonKind) {
         policy.edit(self.replay, self.context);
         let sent = Sent::of(&self.replay.view());
         for (position, message) in self.stored.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Steps<'_, '_> {
     }
 
     /// Applies a step that changes parts, and adds a reason for each changed part.
-    fn change(&mut self, kind: ReasonKind, step: impl FnOnce(&Messages) -> Messages) {
+    fn apply_part_changes(&mut self, kind: ReasonKind, step: impl FnOnce(&Messages) -> Messages) {
         let mut changed = Vec::new();
         self.replay.edit_closed(|closed| {
             let (tagged, positions) = tagged_like(closed, &step(closed));
@@ -115,7 +115,7 @@ impl Steps<'_, '_> {
         }
     }
 
-    fn cut(&mut self, window: &Window) {
+    fn apply_window(&mut self, window: &Window) {
         let (stored, context) = (self.stored, self.context);
         let policy = ReplayPolicy::default().with_window(window.clone());
         self.replay.edit_closed(|closed| {
