@@ -3,7 +3,7 @@
 use serde::de::{Error as _, Unexpected};
 use serde_json::{Error, Value};
 
-use crate::nulls::referred;
+use crate::nulls::resolve_ref;
 
 /// A value that must not be deserialized because it does not conform to the schema, and its path.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) fn find_misfit(value: &Value, schema: &Value) -> Option<Misfit> {
 }
 
 fn find(value: &Value, schema: &Value, root: &Value) -> Option<Misfit> {
-    let schema = referred(schema, root);
+    let schema = resolve_ref(schema, root);
     let own = match value {
         Value::Array(_) if is_object_only(schema) => Some(not_an_object()),
         Value::Array(items) => {
@@ -72,12 +72,14 @@ fn find(value: &Value, schema: &Value, root: &Value) -> Option<Misfit> {
 }
 
 fn find_in_alternatives(value: &Value, alternatives: &[Value], root: &Value) -> Option<Misfit> {
-    let best = alternatives.iter().find(|schema| fits(value, schema, root, true));
-    match best.or_else(|| alternatives.iter().find(|schema| fits(value, schema, root, false))) {
+    let best = alternatives.iter().find(|schema| probably_conforms(value, schema, root, true));
+    match best.or_else(|| {
+        alternatives.iter().find(|schema| probably_conforms(value, schema, root, false))
+    }) {
         Some(schema) => find(value, schema, root),
         None if !value.is_array() => None,
         None => {
-            let takes_object = |schema| is_object_only(referred(schema, root));
+            let takes_object = |schema| is_object_only(resolve_ref(schema, root));
             alternatives.iter().any(takes_object).then(not_an_object)
         }
     }
@@ -85,8 +87,8 @@ fn find_in_alternatives(value: &Value, alternatives: &[Value], root: &Value) -> 
 
 /// Returns whether a value probably conforms to a schema. The types of the fields of an object are
 /// checked only if `by_fields` is set.
-fn fits(value: &Value, schema: &Value, root: &Value, by_fields: bool) -> bool {
-    let schema = referred(schema, root);
+fn probably_conforms(value: &Value, schema: &Value, root: &Value, by_fields: bool) -> bool {
+    let schema = resolve_ref(schema, root);
     if !has_type(value, schema) || !is_among_values(value, schema) {
         return false;
     }
@@ -96,9 +98,11 @@ fn fits(value: &Value, schema: &Value, root: &Value, by_fields: bool) -> bool {
         return false;
     }
     let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    properties.filter_map(|(name, schema)| Some((fields.get(name)?, referred(schema, root)))).all(
-        |(value, schema)| is_among_values(value, schema) && (!by_fields || has_type(value, schema)),
-    )
+    properties
+        .filter_map(|(name, schema)| Some((fields.get(name)?, resolve_ref(schema, root))))
+        .all(|(value, schema)| {
+            is_among_values(value, schema) && (!by_fields || has_type(value, schema))
+        })
 }
 
 fn has_type(value: &Value, schema: &Value) -> bool {

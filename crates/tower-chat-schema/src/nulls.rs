@@ -9,7 +9,7 @@ pub(crate) fn remove_nulls_of_missing(value: &mut Value, schema: &Value) {
 }
 
 fn remove(value: &mut Value, schema: &Value, root: &Value) {
-    let schema = referred(schema, root);
+    let schema = resolve_ref(schema, root);
     match value {
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
@@ -36,7 +36,7 @@ fn remove(value: &mut Value, schema: &Value, root: &Value) {
     }
 }
 
-pub(crate) fn referred<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+pub(crate) fn resolve_ref<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str);
     let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
     pointer.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)
