@@ -21,10 +21,10 @@ const MAX_TURNS: usize = 8;
 /// conversation, or because it asks for another answer to the last question.
 pub(crate) fn is_rewritten(
     recognised: &Result<Recognised, TranscriptError>,
-    tries_again: bool,
+    is_retry: bool,
 ) -> bool {
     match recognised {
-        Ok(Recognised::LastAnswer) => !tries_again,
+        Ok(Recognised::LastAnswer) => !is_retry,
         Err(TranscriptError::Diverged { .. }) => true,
         Ok(_) | Err(_) => false,
     }
@@ -90,11 +90,11 @@ fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> O
         matches!(recognise_in(&beginning, sent, false), Ok(Recognised::New(_)))
     };
     let newest_first = || ends.iter().rev();
-    let of_whole = newest_first().filter(|(_, seen)| *seen <= asked).map(|(end, _)| *end);
+    let ends_from_start = newest_first().filter(|(_, seen)| *seen <= asked).map(|(end, _)| *end);
     // The stored turns have more questions than the request repeats if the request begins with a
     // later turn, or if tools added user messages, which the client has not received.
-    let of_window = newest_first().filter(|(_, seen)| *seen > asked).map(|(end, _)| *end);
-    let mut ends = of_whole.take(MAX_TURNS).chain(of_window.take(MAX_TURNS));
+    let ends_of_later_turns = newest_first().filter(|(_, seen)| *seen > asked).map(|(end, _)| *end);
+    let mut ends = ends_from_start.take(MAX_TURNS).chain(ends_of_later_turns.take(MAX_TURNS));
     ends.find(is_common).or_else(|| (!repeats_an_answer(&stored.messages, sent)).then_some(0))
 }
 

@@ -21,7 +21,7 @@ use crate::{
     conversation::{Asked, CONVERSATION_HEADER, header_of, id_in_body, single_header},
     models::{self, as_json},
     new_messages::{before_run, refusal},
-    runs::{named_run, with_run},
+    runs::{run_id_of_header, with_run},
     streamed,
 };
 
@@ -43,10 +43,10 @@ pub(crate) async fn complete(
         conversation: id_in_body(conversation.as_ref())?,
     };
     let key = (endpoint.key)(&asked)?;
-    let named = named_run(&parts.headers)?;
+    let named = run_id_of_header(&parts.headers)?;
     // If the client sends a run id, a retry is recognised by this id. The header
     // `x-stainless-retry-count` is then ignored.
-    let tries_again = tries_again(&parts.headers)? && named.is_none();
+    let is_retry = is_retry(&parts.headers)? && named.is_none();
     let include_usage = take_include_usage(&mut body);
     refuse_choices(&body)?;
     let mut request = BodyWire::OpenAiChat
@@ -63,10 +63,10 @@ pub(crate) async fn complete(
         None => history,
     };
     let run = named.unwrap_or_else(RunId::new);
-    let mut recognised = recognise_in(&history, request.messages(), tries_again);
+    let mut recognised = recognise_in(&history, request.messages(), is_retry);
     yield_if(is_large).await;
     let (mut key, mut history) = (key, history);
-    if endpoint.has_branches && branch::is_rewritten(&recognised, tries_again) {
+    if endpoint.has_branches && branch::is_rewritten(&recognised, is_retry) {
         let branch =
             branch::branch(&*endpoint.store, &key, &history, request.messages(), &recognised, run);
         if let Some((branch, common)) =
@@ -123,7 +123,7 @@ async fn yield_if(is_large: bool) {
 
 /// Returns whether the client has marked the request as a retry with the header that OpenAI's SDKs
 /// send. Fails if the value of the header is not a number.
-fn tries_again(headers: &HeaderMap) -> Result<bool, ErrorResponse> {
+fn is_retry(headers: &HeaderMap) -> Result<bool, ErrorResponse> {
     const RETRIES: &str = "x-stainless-retry-count";
     let Some(count) = single_header(headers, RETRIES)? else { return Ok(false) };
     count.parse::<u32>().map(|count| count > 0).map_err(|_| {

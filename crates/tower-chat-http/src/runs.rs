@@ -46,7 +46,10 @@ pub(crate) async fn events(
     request: Request,
 ) -> Result<Response, ErrorResponse> {
     let (runs, run) = run_of(&endpoint, &names, &request)?;
-    let reader = runs.attach(&run, after(&request)?).await.map_err(|error| refused(&error))?;
+    let reader = runs
+        .attach(&run, last_received_position(&request)?)
+        .await
+        .map_err(|error| refused(&error))?;
     let events =
         stream::unfold(reader, next).filter_map(|event| async { event.map(Ok::<_, Infallible>) });
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
@@ -73,7 +76,7 @@ pub(crate) async fn stop(
 }
 
 /// Returns the run id in the header of a request, if the client has sent one.
-pub(crate) fn named_run(headers: &HeaderMap) -> Result<Option<RunId>, ErrorResponse> {
+pub(crate) fn run_id_of_header(headers: &HeaderMap) -> Result<Option<RunId>, ErrorResponse> {
     let id = single_header(headers, RUN_HEADER)?.filter(|id| !id.is_empty());
     id.map(str::parse).transpose().map_err(|_| {
         let message = format!("the header {RUN_HEADER} is not the id of a run: send a UUID");
@@ -109,7 +112,7 @@ fn run_of<'e>(
 
 /// Returns the position of the last event that the client has received, from
 /// the header that browsers send when they reconnect, or from the query parameter `after`.
-fn after(request: &Request) -> Result<UpdatePosition, ErrorResponse> {
+fn last_received_position(request: &Request) -> Result<UpdatePosition, ErrorResponse> {
     let header = single_header(request.headers(), "last-event-id")?;
     let mut query = request.uri().query().unwrap_or_default().split('&');
     let queried = query.find_map(|field| field.strip_prefix("after="));

@@ -15,10 +15,10 @@ use tower_chat_layers::{
 fn new_messages(
     stored: &Messages,
     sent: &Messages,
-    tries_again: bool,
+    is_retry: bool,
 ) -> Result<Recognised, ErrorResponse> {
     let head = Head::new(Revision { incarnation: 1, sequence: stored.len() as u64 });
-    recognise_in(&History::new(head, stored.clone()), sent, tries_again)
+    recognise_in(&History::new(head, stored.clone()), sent, is_retry)
         .map_err(|error| refusal(&error))
 }
 
@@ -173,8 +173,7 @@ fn a_request_without_new_messages_is_refused() {
 fn a_retry_of_an_answered_question_returns_the_stored_answer() {
     let stored =
         stored([&[user("yes"), model("1")], &[user("two"), call("s1"), result("s1"), model("2")]]);
-    let again =
-        |messages: &[Message], tries_again| new_messages(&stored, &sent(messages), tries_again);
+    let again = |messages: &[Message], is_retry| new_messages(&stored, &sent(messages), is_retry);
     let whole = [user("yes"), model("1"), user("two")];
     assert_eq!(again(&whole, false).unwrap(), Recognised::LastAnswer);
     assert_eq!(again(&[user("two")], true).unwrap(), Recognised::LastAnswer);
