@@ -36,7 +36,7 @@ const LARGEST: usize = 256 << 10;
 
 /// The number of calls that a page shows of a larger batch. Of each call, the page shows only the
 /// beginning of the arguments.
-const BRIEF: usize = 20;
+const BRIEF_CALLS: usize = 20;
 
 /// The calls of one answer that wait for approval. One form contains all decisions.
 pub(super) struct Batch {
@@ -87,7 +87,7 @@ impl Batch {
                 false => Excerpt::of(&request.call.arguments),
             },
         };
-        let shown = if is_shown { requests.len() } else { BRIEF };
+        let shown = if is_shown { requests.len() } else { BRIEF_CALLS };
         Self {
             link: link("conversation"),
             decide: link("runs/decide"),

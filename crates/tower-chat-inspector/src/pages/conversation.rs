@@ -30,7 +30,7 @@ const PAGE: usize = 50;
 const AT_ONCE: usize = 10;
 
 /// The approximate number of bytes of messages after which a page reads no further messages.
-const FULL: usize = 8 << 20;
+const PAGE_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
@@ -203,7 +203,7 @@ async fn shown(
     loop {
         let oldest = steps.last().and_then(|step| step.first()).map(|(number, _)| *number);
         let is_reached = only.is_none_or(|only| oldest.is_some_and(|oldest| oldest <= only));
-        if count >= PAGE || (size >= FULL && count > 0 && is_reached) {
+        if count >= PAGE || (size >= PAGE_BYTES && count > 0 && is_reached) {
             break;
         }
         let limit = AT_ONCE.min(PAGE - count);

@@ -23,7 +23,7 @@ const PAGE: usize = 100;
 const REASONS: usize = 20;
 
 /// The maximum number of bytes that the page shows of a message.
-const BRIEF: usize = 300;
+const BRIEF_BYTES: usize = 300;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
@@ -171,7 +171,7 @@ impl Row {
 fn brief(message: &Message) -> Excerpt {
     let (mut text, mut size) = (String::new(), 0);
     let mut add = |piece: &str| {
-        let room = BRIEF.saturating_sub(text.len());
+        let room = BRIEF_BYTES.saturating_sub(text.len());
         let end = (0..=room.min(piece.len())).rev().find(|&end| piece.is_char_boundary(end));
         text.push_str(piece.get(..end.unwrap_or(0)).unwrap_or_default());
         size += piece.len();

@@ -41,7 +41,7 @@ const CALLS: usize = 50;
 
 /// The maximum total size, in bytes, of the calls that wait for approval in a page. The page shows
 /// at least one conversation, even if the calls of this conversation are larger.
-const FULL: usize = 1 << 20;
+const PAGE_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
@@ -182,7 +182,7 @@ async fn waiting(
         let head = inspector.store.head(&summary.key).await?;
         let of_head = &head.pending_approvals;
         size += of_head.iter().map(|batch| approvals::size_of(batch)).sum::<usize>();
-        if let Some(last) = shown.filter(|_| size > FULL) {
+        if let Some(last) = shown.filter(|_| size > PAGE_BYTES) {
             next = Some(DirectoryCursor::after(last));
             break;
         }

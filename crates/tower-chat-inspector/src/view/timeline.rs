@@ -179,7 +179,7 @@ impl Band {
     }
 
     /// Returns a text that says when the messages of the run became part of the history.
-    pub(crate) fn commit(&self) -> &'static str {
+    pub(crate) fn commit_label(&self) -> &'static str {
         match (self.is_staged, self.mode) {
             (true, _) => "staged: not part of the history yet",
             (false, Some("per_service_call")) => "committed after each service call",
