@@ -162,7 +162,7 @@ impl Hub {
         state.total_bytes += size as u64;
         state.window.push_back(Entry { update, stored });
         let total_bytes = state.total_bytes;
-        self.show(state);
+        self.update_visible(state);
         Ok(total_bytes)
     }
 
@@ -205,7 +205,7 @@ impl Hub {
             state.stored_bytes -= dropped.stored.data().len();
             state.first += 1;
         }
-        self.show(state);
+        self.update_visible(state);
     }
 
     /// Records that an append has failed. Readers may now receive the updates that were not stored,
@@ -215,7 +215,7 @@ impl Hub {
         if !self.is_durable_first {
             state.gates.clear();
         }
-        self.show(state);
+        self.update_visible(state);
     }
 
     /// Records that the log does not accept further updates of this run. Readers in this process
@@ -223,7 +223,7 @@ impl Hub {
     pub(crate) fn log_lost(&self) {
         let mut state = self.state();
         state.is_unlogged = true;
-        self.show(state);
+        self.update_visible(state);
     }
 
     /// Returns the updates for a reader that has received all updates up to `after`.
@@ -235,7 +235,7 @@ impl Hub {
             Phase::Calling | Phase::Responding | Phase::Ended { .. } => {}
         }
         if state.attempt == 0 {
-            return state.nothing();
+            return state.after_last_visible();
         }
         let first = UpdatePosition::new(state.attempt, state.first);
         if after < first.previous() {
@@ -243,7 +243,7 @@ impl Hub {
         }
         let from = if after < first { state.first } else { after.index.saturating_add(1) };
         if after.attempt > state.attempt || from >= state.visible {
-            return state.nothing();
+            return state.after_last_visible();
         }
         let count = ((state.visible - from) as usize).min(MAX_COPIED);
         let entries = state.window.iter().skip((from - state.first) as usize).take(count);
@@ -277,7 +277,7 @@ impl Hub {
     }
 
     /// Computes the number of visible updates, and wakes the readers if it has increased.
-    fn show(&self, mut state: MutexGuard<'_, State>) {
+    fn update_visible(&self, mut state: MutexGuard<'_, State>) {
         let next = state.next();
         let visible = if state.is_unlogged {
             next
@@ -302,7 +302,7 @@ impl State {
     }
 
     /// Returns the answer for a reader that has already received all visible updates.
-    fn nothing(&self) -> Available {
+    fn after_last_visible(&self) -> Available {
         match &self.phase {
             Phase::Ended { end, error } => {
                 Available::Ended { end: end.clone(), error: error.clone() }

@@ -94,7 +94,7 @@ impl RunTask {
             request.extensions.insert(FencedAttempt::new());
         }
         self.hub.begin(attempt);
-        let progress = Progress::new(self, Source::of(service, request), attempt, earlier);
+        let progress = Progress::new(self, RunResponse::of(service, request), attempt, earlier);
         let (end, error) = progress.run(attempt).await;
         Phase::Ended { end, error }
     }
@@ -111,8 +111,8 @@ impl RunTask {
         self.shared.remove(&self.run, &self.hub);
         self.hub.begin(attempt.saturating_add(1));
         self.hub.log_lost();
-        let source = Source::of(service, request);
-        let progress = Progress::new(self, source, attempt, Earlier::default());
+        let response = RunResponse::of(service, request);
+        let progress = Progress::new(self, response, attempt, Earlier::default());
         let (end, error) = Progress { is_log_lost: true, ..progress }.run(attempt).await;
         Phase::Ended { end, error }
     }
@@ -222,12 +222,12 @@ fn failed(error: impl Into<BoxError>) -> Phase {
 }
 
 /// The response of a run.
-enum Source {
+enum RunResponse {
     Calling(BoxFuture<'static, Result<ChatResponse, BoxError>>),
     Responding(ChatResponse),
 }
 
-impl Source {
+impl RunResponse {
     /// Calls the service.
     fn of<S>(mut service: S, request: ChatRequest) -> Self
     where
@@ -266,7 +266,7 @@ struct Appended {
 /// A run in progress.
 struct Progress<'t> {
     task: &'t RunTask,
-    source: Source,
+    response: RunResponse,
     earlier: Earlier,
     /// Whether the response has sent deltas since its last message.
     has_deltas: bool,
@@ -299,7 +299,7 @@ struct Progress<'t> {
 }
 
 impl<'t> Progress<'t> {
-    fn new(task: &'t RunTask, source: Source, attempt: u32, earlier: Earlier) -> Self {
+    fn new(task: &'t RunTask, response: RunResponse, attempt: u32, earlier: Earlier) -> Self {
         // A later attempt renews its lease immediately: its task has read all updates of earlier
         // attempts, which may have taken most of the time of the lease.
         let check_in = match attempt {
@@ -307,7 +307,7 @@ impl<'t> Progress<'t> {
             _ => Duration::ZERO,
         };
         Self {
-            source,
+            response,
             earlier,
             has_deltas: false,
             end: None,
@@ -353,7 +353,7 @@ impl<'t> Progress<'t> {
             (what, appended) = output(&mut self.append) => self.append_ended(&what, &appended),
             renewed = output(&mut self.renewal) => self.renewal_ended(&renewed),
             () = timer => self.deadline_passed(attempt),
-            update = self.source.next(&self.task.hub), if !self.has_ended => self.received(update),
+            update = self.response.next(&self.task.hub), if !self.has_ended => self.received(update),
         }
     }
 
@@ -486,12 +486,12 @@ impl<'t> Progress<'t> {
 
     /// Drops a response that has not ended in time after a stop or after the finish.
     fn stop_expired(&mut self) {
-        match self.source {
+        match self.response {
             _ if self.end.is_some() => self.has_ended = true,
-            Source::Responding(_) => self.fail_stopped(),
+            RunResponse::Responding(_) => self.fail_stopped(),
             // The run waits in the queue of its conversation. The stop takes effect when the run
             // leaves the queue.
-            Source::Calling(_) => self.dropped_at = None,
+            RunResponse::Calling(_) => self.dropped_at = None,
         }
     }
 
