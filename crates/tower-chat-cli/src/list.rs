@@ -16,7 +16,7 @@ use crate::{
     arguments::STORE_VARIABLE,
     error::CliError,
     figures::{Figures, cost, json_line},
-    output::{Lines, complain, table_within, terminal_width},
+    output::{Lines, print_error, table_within, terminal_width},
     store::StoreLocation,
     time::{PointInTime, exact, readable},
 };
@@ -123,7 +123,7 @@ pub(crate) async fn list(arguments: ListArguments) -> Result<ExitCode, CliError>
         let page = store.history().conversations(&query).await.map_err(CliError::Directory)?;
         for unreadable in &page.unreadable {
             all_readable = false;
-            complain(unreadable);
+            print_error(unreadable);
         }
         left = left.saturating_sub(page.conversations.len());
         page.conversations.iter().for_each(|summary| output.push(summary));

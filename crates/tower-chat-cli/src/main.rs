@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         .init();
     let done = runtime().and_then(|runtime| runtime.block_on(run(arguments.command)));
     done.unwrap_or_else(|error| {
-        output::complain(&error);
+        output::print_error(&error);
         ExitCode::from(2)
     })
 }

@@ -177,7 +177,7 @@ fn aligned(row: &[String], columns: &[(usize, bool)]) -> String {
 }
 
 /// Writes an error with its sources to standard error, without secrets in addresses.
-pub(crate) fn complain(error: &dyn Error) {
+pub(crate) fn print_error(error: &dyn Error) {
     let _ = writeln!(io::stderr().lock(), "error: {}", escaped(&without_secrets(&chain(error))));
 }
 

@@ -227,7 +227,7 @@ impl Session {
                 let error = ChatError::run(&error, self.settings.provider);
                 let advice = self.report_of_failure(run).await?;
                 if self.input.is_terminal() {
-                    crate::output::complain(&error);
+                    crate::output::print_error(&error);
                     self.note(&advice);
                     self.failed = Some(request);
                     return Ok(Step::Line);

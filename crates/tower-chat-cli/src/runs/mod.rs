@@ -18,7 +18,7 @@ use tower_chat::{
 use crate::{
     arguments::RunsArguments,
     error::CliError,
-    output::{Lines, complain, table},
+    output::{Lines, print_error, table},
     store::{OpenedStore, scopes},
 };
 
@@ -38,7 +38,7 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
             Ok(report) => listed.extend(report.map(|report| ListedRun::of(&report, now))),
             Err(error) if error.is_damage() => {
                 is_damaged = true;
-                complain(&CliError::OpenRun { key: key.clone(), source: error });
+                print_error(&CliError::OpenRun { key: key.clone(), source: error });
                 let open = store.history().head(&key).await.ok().and_then(|head| head.open_run);
                 listed.extend(open.map(|open| ListedRun::without_content(&key, &open, now)));
             }

@@ -16,7 +16,7 @@ use crate::{
     arguments::STORE_VARIABLE,
     error::{CliError, chain},
     figures::json_line,
-    output::{Lines, complain},
+    output::{Lines, print_error},
     store::StoreLocation,
 };
 
@@ -83,7 +83,7 @@ pub(crate) async fn show(arguments: ShowArguments) -> Result<ExitCode, CliError>
     let asked = conversation::Page { before: arguments.before, limit: arguments.last.get() };
     let (found, problems) =
         StoredConversation::read(&**store.history(), &key, asked, &arguments.policy.0).await?;
-    problems.iter().for_each(|problem| complain(problem));
+    problems.iter().for_each(|problem| print_error(problem));
     let mut lines = Lines::default();
     if arguments.json {
         json::of(&found).for_each(|line| lines.write_json(&json_line(&line)));

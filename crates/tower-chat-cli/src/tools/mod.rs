@@ -11,7 +11,7 @@ use self::{listing::Listing, totals::Totals};
 use crate::{
     arguments::ToolsArguments,
     error::CliError,
-    output::{Lines, complain},
+    output::{Lines, print_error},
 };
 
 /// Lists the tool calls of a store, and prints totals for each tool.
@@ -30,7 +30,7 @@ pub(crate) async fn tools(arguments: ToolsArguments) -> Result<ExitCode, CliErro
         let invocations =
             invocations.map_err(|source| CliError::Tools { key: key.clone(), source })?;
         for unreadable in &invocations.unreadable {
-            complain(unreadable);
+            print_error(unreadable);
         }
         for (key, call) in invocations.found {
             totals.count(&call);

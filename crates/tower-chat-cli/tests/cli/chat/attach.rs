@@ -89,7 +89,7 @@ impl Application {
     }
 
     /// Waits until the update log contains an update of the run.
-    fn is_logged(&self) {
+    fn wait_until_logged(&self) {
         self.runtime.block_on(async {
             while self
                 .log
@@ -138,7 +138,7 @@ fn attach_prints_a_run_of_another_process_from_its_beginning_and_then_live() {
         let kind = store.kind;
         let application = Application::start(store);
         application.sends("Let me ");
-        application.is_logged();
+        application.wait_until_logged();
         let command = Piped::start(attach(store, &application.run, &["--verbose"]));
         command.wait_for_stdout("Let me ");
         application.sends("look.");
@@ -167,7 +167,7 @@ fn an_interrupt_ends_attach_but_not_the_run() {
     let store = TestStore::new(Kind::Sqlite);
     let application = Application::start(&store);
     application.sends("Half ");
-    application.is_logged();
+    application.wait_until_logged();
     let command = Piped::start(attach(&store, &application.run, &[]));
     command.wait_for_stdout("Half ");
     command.interrupt();
@@ -250,7 +250,7 @@ fn the_next_attempt_of_a_run_restarts_the_unfinished_message() {
     let store = TestStore::new(Kind::Sqlite);
     let first = Application::start(&store);
     first.sends("Half of");
-    first.is_logged();
+    first.wait_until_logged();
     let (run, log) = (first.run.clone(), updates(&store));
     first.runtime.shutdown_background();
     // Changes the log so that the lease of the attempt has expired.
@@ -346,7 +346,7 @@ fn the_served_pages_show_an_answer_in_progress() {
     let history = Runtime::new().unwrap().block_on(open).unwrap();
     let application = Application::start_as(&store, new_run(), history);
     application.sends("<b>Half ");
-    application.is_logged();
+    application.wait_until_logged();
     let served = Served::start(&store, &["--no-token"], "");
     let mut connection = served.connect();
     let head = "GET /changes?scope=harbour&id=weather HTTP/1.1\r\nHost: ";
