@@ -132,13 +132,14 @@ pub(crate) const COUNTS: [&str; 6] = [
 ];
 
 /// The columns of a usage row.
-pub(crate) const USED: &str = "(scope, conversation, run, model, long_model, mode, began, last,
+pub(crate) const USAGE_COLUMNS: &str =
+    "(scope, conversation, run, model, long_model, mode, began, last,
     service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens, reasoning_tokens,
     cost_nanos)";
 
 /// Returns the clause `ON CONFLICT`, which adds the usage of a write to an existing row (alias
 /// `u`). A sum of two counts does not overflow, because each is at most [`UsageSum::LARGEST`].
-pub(crate) fn used_again() -> String {
+pub(crate) fn add_usage_on_conflict() -> String {
     let largest = UsageSum::LARGEST;
     let added = |count: &str| format!("least(u.{count} + excluded.{count}, {largest})");
     let counts = COUNTS.map(|count| format!("{count} = {}", added(count)));

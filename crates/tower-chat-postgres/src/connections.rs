@@ -311,7 +311,7 @@ impl Connections {
         client: Object,
         outcome: Result<Answer, Failure>,
     ) -> Result<Answer, Failure> {
-        if outcome.as_ref().is_err_and(Failure::spoils_connections) {
+        if outcome.as_ref().is_err_and(Failure::closes_idle_connections) {
             drop(Object::take(client));
             self.pool.retain(|_, _| false);
             self.count();

@@ -8,7 +8,7 @@ const NOW: &str = "floor(extract(epoch FROM now()) * 1000)::bigint";
 
 /// The SQL expression for the creation time of a run, which its id contains if the id is a UUID of
 /// version 7.
-const MADE: &str = "CASE WHEN get_byte(m.run, 6) >> 4 = 7
+const RUN_CREATED_AT: &str = "CASE WHEN get_byte(m.run, 6) >> 4 = 7
         THEN (get_byte(m.run, 0)::bigint << 40) | (get_byte(m.run, 1)::bigint << 32)
             | (get_byte(m.run, 2)::bigint << 24) | (get_byte(m.run, 3)::bigint << 16)
             | (get_byte(m.run, 4)::bigint << 8) | get_byte(m.run, 5)::bigint
@@ -61,7 +61,7 @@ pub(crate) fn fill(layout: &Layout) -> String {
 }
 
 fn filling() -> String {
-    let made = MADE.replace("{now}", NOW);
+    let run_created_at = RUN_CREATED_AT.replace("{now}", NOW);
     format!(
         "WITH numbered AS (
              SELECT m.scope, m.conversation, m.sequence, m.run,
@@ -69,7 +69,7 @@ fn filling() -> String {
                      AS before
              FROM {{schema}}.messages AS m WHERE length(m.run) = 16
          ), turns AS (
-             SELECT m.scope, m.conversation, m.sequence, m.run, {made} AS made
+             SELECT m.scope, m.conversation, m.sequence, m.run, {run_created_at} AS made
              FROM numbered AS m WHERE m.before IS DISTINCT FROM m.run
          ), found AS (
              SELECT t.scope, t.conversation, max(t.made) AS last_active, count(*) AS runs,
@@ -91,7 +91,7 @@ fn filling() -> String {
          INSERT INTO {{schema}}.run_usage (scope, conversation, run, model, began, last,
              service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens,
              reasoning_tokens)
-         SELECT m.scope, m.conversation, m.run, '', {made}, {made}, 0, sum((
+         SELECT m.scope, m.conversation, m.run, '', {run_created_at}, {run_created_at}, 0, sum((
                  SELECT count(*) FROM {{schema}}.tool_invocations AS t
                  WHERE t.scope = m.scope AND t.conversation = m.conversation
                      AND t.sequence = m.sequence

@@ -93,7 +93,7 @@ impl Failure {
 
     /// Returns whether the server does not answer or has become read-only, so that all idle
     /// connections should be closed.
-    pub(crate) fn spoils_connections(&self) -> bool {
+    pub(crate) fn closes_idle_connections(&self) -> bool {
         self.meaning == Meaning::ReadOnly || self.source.is::<NoAnswer>()
     }
 

@@ -164,7 +164,7 @@ BEGIN
     END IF;
 
     IF p_at IS NOT NULL THEN
-        INSERT INTO {schema}.run_usage AS u {used}
+        INSERT INTO {schema}.run_usage AS u {usage_columns}
         SELECT p_scope, p_conversation, p_run, r.model, r.long_model, p_mode, p_made, p_at,
             r.service_calls, r.tool_calls, r.input_tokens, r.cached_input_tokens,
             r.output_tokens, r.reasoning_tokens, r.cost_nanos
@@ -172,7 +172,7 @@ BEGIN
             p_cached_input_tokens, p_output_tokens, p_reasoning_tokens, p_cost_nanos)
             AS r(model, long_model, service_calls, tool_calls, input_tokens,
                 cached_input_tokens, output_tokens, reasoning_tokens, cost_nanos)
-        {used_again};
+        {add_usage_on_conflict};
     END IF;
 
     IF NOT p_staged THEN
@@ -249,8 +249,8 @@ pub(crate) fn append() -> String {
         .replace("{counted}", &activity::counted("p_at", "p_run", "p_mode"))
         .replace("{runs}", &activity::runs("p_at", "p_run"))
         .replace("{last_run}", &activity::last_run("p_at", "p_run"))
-        .replace("{used}", activity::USED)
-        .replace("{used_again}", &activity::used_again())
+        .replace("{usage_columns}", activity::USAGE_COLUMNS)
+        .replace("{add_usage_on_conflict}", &activity::add_usage_on_conflict())
 }
 
 /// Deletes all rows of a conversation, and returns whether the conversation existed.

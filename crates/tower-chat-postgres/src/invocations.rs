@@ -87,11 +87,11 @@ pub(crate) async fn invocations(
     let action = "read the record of tool calls";
     let [answer] = connections.read(action, &parameters.scope, [statement]).await?;
     let damaged = |reason: String| corrupt(&reason);
-    let mut messages = Found::default();
+    let mut messages = MessagesByPosition::default();
     let mut rows = Vec::new();
     for row in &answer {
         if column(row, 0).map_err(damaged)? {
-            rows.push(AskedRow::read(row, &query.scope).map_err(damaged)?);
+            rows.push(MatchingRow::read(row, &query.scope).map_err(damaged)?);
         } else {
             messages.take(row).map_err(damaged)?;
         }
@@ -99,7 +99,7 @@ pub(crate) async fn invocations(
     // The rows are sorted here, because SQL guarantees no order of the rows of a union.
     rows.sort_by(|left, right| left.order().cmp(&right.order()));
     let mut invocations = Invocations::default();
-    for AskedRow { key, stored, sequence, index, record } in rows {
+    for MatchingRow { key, stored, sequence, index, record } in rows {
         let found = record.and_then(|record| {
             messages.check(&stored, &record)?;
             let found = record.resolve(|sequence| messages.find(&stored, sequence));
@@ -157,7 +157,7 @@ fn add(row: &Row, totals: &mut Vec<ToolTotals>) -> Result<(), String> {
 }
 
 /// A row that matches a query.
-struct AskedRow {
+struct MatchingRow {
     key: ConversationKey,
     /// The id of the conversation, as the tables contain it.
     stored: Vec<u8>,
@@ -168,7 +168,7 @@ struct AskedRow {
 
 const CALL_INDEX: usize = 7;
 
-impl AskedRow {
+impl MatchingRow {
     fn read(row: &Row, scope: &str) -> Result<Self, String> {
         let sequence = unsigned(row, 3)?;
         let index = column::<i64>(row, CALL_INDEX)?;
@@ -189,12 +189,12 @@ impl AskedRow {
 
 /// The messages to which rows refer, by conversation and sequence number.
 #[derive(Default)]
-struct Found(HashMap<Vec<u8>, HashMap<u64, Readable>>);
+struct MessagesByPosition(HashMap<Vec<u8>, HashMap<u64, Readable>>);
 
 /// A message, or the reason why it cannot be read.
 type Readable = Result<Arc<Message>, String>;
 
-impl Found {
+impl MessagesByPosition {
     fn take(&mut self, row: &Row) -> Result<(), String> {
         let message = message::read(row, 4).map(Arc::new).map_err(|error| error.to_string());
         let (conversation, sequence): (Vec<u8>, i64) = (column(row, 1)?, column(row, 3)?);

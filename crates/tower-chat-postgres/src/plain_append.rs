@@ -156,18 +156,18 @@ impl PlainAppend {
                      AND c.visible IS NULL
                  RETURNING c.pruned
              ), used AS (
-                 INSERT INTO {{schema}}.run_usage AS u {used}
+                 INSERT INTO {{schema}}.run_usage AS u {usage_columns}
                  SELECT $1, $2, $6, $10::bytea, $11::bytea, $9, $19::bigint, $8, $12::bigint, $13::bigint,
                      $14::bigint, $15::bigint, $16::bigint, $17::bigint, $18::bigint
                  FROM counted
-                 {used_again}
+                 {add_usage_on_conflict}
              ){recorded}
              INSERT INTO {{schema}}.messages (scope, conversation, sequence, run, run_index, body)
              SELECT $1, $2, $4 + b.ordinal, $6::bytea, $7::bigint + b.ordinal - 1, b.body
              FROM counted, (VALUES {bodies}) AS b(ordinal, body)",
             counted = activity::counted("$8::bigint", "$6::bytea", "$9::text"),
-            used = activity::USED,
-            used_again = activity::used_again(),
+            usage_columns = activity::USAGE_COLUMNS,
+            add_usage_on_conflict = activity::add_usage_on_conflict(),
             bodies = bodies.join(", "),
         );
         Self {
