@@ -171,7 +171,7 @@ impl<'a> Appender<'a> {
             && let Some(creator) = self.runs.creator(self.created_at, Some(id.run))
             && self.staged.is_none()
         {
-            self.supplement(creator).await?;
+            self.write_missing_activity(creator).await?;
         }
         if !self.segment.as_ref().is_some_and(|segment| segment.accepts(id, bytes)) {
             self.end_segment().await?;
@@ -225,7 +225,7 @@ impl<'a> Appender<'a> {
     ) -> Result<(), TransferError> {
         self.end_run().await?;
         for run in self.runs.missing() {
-            self.supplement(run).await?;
+            self.write_missing_activity(run).await?;
         }
         if self.rows.is_empty() && service_id.is_none() {
             return Ok(());
@@ -245,7 +245,7 @@ impl<'a> Appender<'a> {
     /// A store adds usage only in a write with messages. Therefore this function stages a message
     /// and discards it. The directory then contains the usage, and does not count the discarded
     /// run.
-    async fn supplement(&mut self, run: RunId) -> Result<(), TransferError> {
+    async fn write_missing_activity(&mut self, run: RunId) -> Result<(), TransferError> {
         let lease = Lease {
             attempt: 1,
             holder: self.store.handle().holder(),

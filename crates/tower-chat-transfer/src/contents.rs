@@ -64,17 +64,17 @@ impl ExportContents {
         let (mut key, mut first_line) = (None, 0);
         while let Some(entry) = lines.next().await? {
             match entry {
-                Entry::Header => contents.is_whole_at(&lines),
+                Entry::Header => contents.mark_whole_at(&lines),
                 Entry::Begins(begun, _) => (key, first_line) = (Some(begun), lines.line),
                 Entry::Record(_) => {}
                 Entry::Abandoned => {
                     contents.abandoned.push(first_line);
-                    contents.is_whole_at(&lines);
+                    contents.mark_whole_at(&lines);
                 }
                 Entry::Ends(counts) => {
                     contents.counts += &counts;
                     contents.last = key.take().map(|key| (key, counts));
-                    contents.is_whole_at(&lines);
+                    contents.mark_whole_at(&lines);
                 }
                 Entry::Complete => contents.is_complete = true,
             }
@@ -85,7 +85,7 @@ impl ExportContents {
     }
 
     /// Records that an export could continue the file after the most recently read line.
-    fn is_whole_at<R>(&mut self, lines: &Lines<R>) {
+    fn mark_whole_at<R>(&mut self, lines: &Lines<R>) {
         self.whole_bytes = lines.bytes;
         self.sum = lines.sum.clone();
     }

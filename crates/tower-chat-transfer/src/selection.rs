@@ -193,10 +193,10 @@ impl ListedScope {
         store: &dyn HistoryStore,
     ) -> Result<Option<ConversationKey>, StoreError> {
         let Self { scope, visible, open } = self;
-        if visible.is_used_up() {
+        if visible.needs_next_page() {
             visible.turn_to(store.list(scope, visible.last.as_deref(), PAGE).await?);
         }
-        if open.is_used_up() {
+        if open.needs_next_page() {
             open.turn_to(store.open_runs(scope, open.last.as_deref(), PAGE).await?);
         }
         let next = [&*visible, &*open].into_iter().filter_map(|list| list.page.front()).min();
@@ -216,7 +216,7 @@ impl ListedIds {
     }
 
     /// Returns whether the next page must be read.
-    fn is_used_up(&self) -> bool {
+    fn needs_next_page(&self) -> bool {
         self.page.is_empty() && !self.is_at_end
     }
 
