@@ -153,7 +153,7 @@ pub(crate) struct Listed<'a> {
 
 impl<'a> Listed<'a> {
     pub(crate) fn new(settings: &'a Settings, scope: &str, after: Option<&str>) -> Self {
-        let from = after.map_or_else(|| b"-".to_vec(), behind);
+        let from = after.map_or_else(|| b"-".to_vec(), lower_bound_after);
         Self { settings, scope: scope.into(), from, is_at_end: false }
     }
 
@@ -175,14 +175,14 @@ impl<'a> Listed<'a> {
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
         self.is_at_end = ids.len() < page_size;
         let Some(last) = ids.last() else { return Ok(None) };
-        self.from = behind(last);
+        self.from = lower_bound_after(last);
         let scope = &self.scope;
         Ok(Some(ids.into_iter().map(|id| ConversationKey::new(scope.clone(), id)).collect()))
     }
 }
 
 /// Returns the lower bound of the range that begins after an id, in the syntax of `ZRANGEBYLEX`.
-fn behind(id: &str) -> Vec<u8> {
+fn lower_bound_after(id: &str) -> Vec<u8> {
     [b"(", id.as_bytes()].concat()
 }
 

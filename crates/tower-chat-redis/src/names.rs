@@ -39,7 +39,7 @@ impl Names {
     }
 
     pub(crate) fn conversation(&self, key: &ConversationKey) -> ConversationNames {
-        let (scope, id) = (half(key.scope()), half(key.id()));
+        let (scope, id) = (key_part(key.scope()), key_part(key.id()));
         ConversationNames { base: format!("{}:{{{scope}/{id}}}", self.prefix) }
     }
 
@@ -53,8 +53,8 @@ impl Names {
     /// the scope.
     #[cfg(feature = "delivery")]
     pub(crate) fn logged_runs(scope: &str, id: Option<&str>) -> String {
-        let id = id.map(|id| half(id) + "/").unwrap_or_default();
-        format!("{}/{id}", half(scope))
+        let id = id.map(|id| key_part(id) + "/").unwrap_or_default();
+        format!("{}/{id}", key_part(scope))
     }
 
     /// Returns the keys of the record and of the updates of a run. `logged` is its name in the
@@ -86,13 +86,18 @@ impl Names {
     /// Returns the name of the list of a scope's conversations: a sorted set with their ids. All
     /// scores are equal, so that the ids are in byte order.
     pub(crate) fn list(&self, scope: &str) -> String {
-        format!("{}:{{{}/*}}:list", self.prefix, half(scope))
+        format!("{}:{{{}/*}}:list", self.prefix, key_part(scope))
     }
 
     /// Returns the name of the hash with the branches of a conversation. The key is on the server of
     /// the list of the conversation's scope.
     pub(crate) fn branches(&self, parent: &ConversationKey) -> String {
-        format!("{}:{{{}/*}}:branches:{}", self.prefix, half(parent.scope()), half(parent.id()))
+        format!(
+            "{}:{{{}/*}}:branches:{}",
+            self.prefix,
+            key_part(parent.scope()),
+            key_part(parent.id())
+        )
     }
 
     /// Returns a pattern that matches the names of all lists, and possibly other names.
@@ -109,27 +114,27 @@ impl Names {
 
     /// Returns the scope of a list; `None` if the name is not that of a list.
     pub(crate) fn read_list(&self, name: &str) -> Option<ListName> {
-        let half = name.strip_prefix(&self.prefix)?.strip_prefix(":{")?.strip_suffix("/*}:list")?;
-        if half.contains('~') {
-            return Some(ListName::Shortened(half.to_owned()));
+        let part = name.strip_prefix(&self.prefix)?.strip_prefix(":{")?.strip_suffix("/*}:list")?;
+        if part.contains('~') {
+            return Some(ListName::Shortened(part.to_owned()));
         }
-        unescaped(half).filter(|scope| self::half(scope) == half).map(ListName::Scope)
+        unescaped(part).filter(|scope| key_part(scope) == part).map(ListName::Scope)
     }
 
     /// Returns the name of a conversation's head, for a scope in its shortened form.
     pub(crate) fn head_of_shortened(&self, scope: &str, id: &str) -> String {
-        ConversationNames { base: format!("{}:{{{scope}/{}}}", self.prefix, half(id)) }.head()
+        ConversationNames { base: format!("{}:{{{scope}/{}}}", self.prefix, key_part(id)) }.head()
     }
 
-    /// Returns whether `as_half` is the shortened form of a scope.
-    pub(crate) fn is_shortened(scope: &str, as_half: &str) -> bool {
-        half(scope) == as_half
+    /// Returns whether `shortened` is the shortened form of a scope.
+    pub(crate) fn is_shortened(scope: &str, shortened: &str) -> bool {
+        key_part(scope) == shortened
     }
 
     /// Returns the key with the tokens of processes that will create a conversation, on the server
     /// of the scope's list.
     pub(crate) fn creation_tokens(&self, key: &ConversationKey) -> String {
-        format!("{}:{{{}/*}}:made:{}", self.prefix, half(key.scope()), half(key.id()))
+        format!("{}:{{{}/*}}:made:{}", self.prefix, key_part(key.scope()), key_part(key.id()))
     }
 }
 
@@ -196,7 +201,7 @@ impl ConversationNames {
 /// Returns the form of a scope or an id in the names of keys. Bytes other than letters, digits,
 /// `-`, `_` and `.` become `%` and two hexadecimal digits. A text longer than
 /// [`MAX_UNCHANGED_BYTES`] is replaced with its beginning and its SHA-256.
-fn half(text: &str) -> String {
+fn key_part(text: &str) -> String {
     let bytes = text.as_bytes();
     match bytes.get(..BEGINNING) {
         Some(beginning) if bytes.len() > MAX_UNCHANGED_BYTES => {
@@ -221,9 +226,9 @@ fn escaped(bytes: &[u8]) -> String {
     escaped
 }
 
-fn unescaped(half: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(half.len());
-    let mut rest = half.as_bytes();
+fn unescaped(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         rest = after;
         if *first != b'%' {
@@ -301,10 +306,10 @@ mod tests {
         for scope in halves() {
             let found = names.read_list(&names.list(&scope)).unwrap();
             if scope.len() > MAX_UNCHANGED_BYTES {
-                let ListName::Shortened(half) = found else { panic!("{scope}") };
+                let ListName::Shortened(part) = found else { panic!("{scope}") };
                 let key = ConversationKey::new(&*scope, "an id");
-                assert!(Names::is_shortened(&scope, &half));
-                let head = names.head_of_shortened(&half, "an id");
+                assert!(Names::is_shortened(&scope, &part));
+                let head = names.head_of_shortened(&part, "an id");
                 assert_eq!(head, names.conversation(&key).head());
             } else {
                 assert_eq!(found, ListName::Scope(scope));

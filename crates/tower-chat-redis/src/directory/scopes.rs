@@ -71,9 +71,9 @@ async fn scope(
     name: &str,
     list: ListName,
 ) -> Result<Option<String>, StoreError> {
-    let half = match list {
+    let part = match list {
         ListName::Scope(scope) => return Ok(Some(scope)),
-        ListName::Shortened(half) => half,
+        ListName::Shortened(part) => part,
     };
     let mut after = b"-".to_vec();
     loop {
@@ -82,11 +82,11 @@ async fn scope(
         let ids = answer::list(settings.connections.ask(ACTION, &next).await?)?;
         let Some(id) = ids.into_iter().next() else { return Ok(None) };
         let id = answer::text(id)?;
-        let head = settings.names.head_of_shortened(&half, &id);
+        let head = settings.names.head_of_shortened(&part, &id);
         let found = settings.connections.ask(ACTION, cmd("HGET").arg(head).arg("scope")).await?;
         if found != Value::Nil {
             let scope = answer::text(found)?;
-            return Ok(Names::is_shortened(&scope, &half).then_some(scope));
+            return Ok(Names::is_shortened(&scope, &part).then_some(scope));
         }
         after = [b"(", id.as_bytes()].concat();
     }
