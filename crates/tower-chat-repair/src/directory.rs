@@ -12,7 +12,7 @@ use tower_chat_core::{
     },
 };
 
-use crate::{Finding, RepairError, Target, error::chain, problems::whole};
+use crate::{Finding, RepairError, Target, error::chain, problems::all_messages};
 
 /// The maximum number of runs that one call of `Directory::runs` returns.
 const PAGE: usize = 1000;
@@ -95,7 +95,7 @@ pub(crate) async fn directory_problem(
 /// Counts the runs, tool calls and answers in the messages that were not pruned. Returns `None` if
 /// any of these messages is missing or unreadable.
 pub(crate) fn counts(rows: &ConversationRows) -> Option<Counts> {
-    let messages = whole(rows)?;
+    let messages = all_messages(rows)?;
     let runs: Vec<RunId> = messages.iter().filter_map(|message| Some(message.id?.run)).collect();
     let changes = runs.windows(2).filter(|pair| pair.first() != pair.last()).count();
     let open = rows.head.open_run.as_ref().map(|open| open.run);
@@ -164,6 +164,6 @@ fn has_other_calls(run: &RunSummary, calls: u64, answers: u64) -> bool {
         0 => counted_calls(run) != calls,
         // The directory may lack the tool calls of an answer whose service call (request to the
         // model) was not recorded.
-        asked => asked >= answers && counted_calls(run) < calls,
+        service_calls => service_calls >= answers && counted_calls(run) < calls,
     }
 }

@@ -37,7 +37,7 @@ impl Finding {
 
     /// Appends the description of the repair, `done`, to that of the problem.
     #[must_use]
-    pub(crate) fn and(mut self, done: &str) -> Self {
+    pub(crate) fn with_repair(mut self, done: &str) -> Self {
         self.what = format!("{}: {done}", self.what);
         self
     }

@@ -14,7 +14,7 @@ use tower_chat_layers::replay::{DanglingCalls, Replay, Turns};
 use crate::{
     Finding, RepairError, Target,
     error::chain,
-    problems::{last_seen, whole},
+    problems::{all_messages, last_visible},
     sealed::{is_damage, is_key_missing},
 };
 
@@ -48,7 +48,7 @@ impl SummaryProblem {
             }
             SummaryRepair::None { advice } => advice,
         };
-        Finding::of_conversation(key, &*self.what).and(advice)
+        Finding::of_conversation(key, &*self.what).with_repair(advice)
     }
 
     /// Returns the id of the summary that a repair removes, and the finding of this repair. Returns
@@ -56,7 +56,7 @@ impl SummaryProblem {
     pub(crate) fn repair(&self, key: &ConversationKey) -> Option<(u64, Finding)> {
         let SummaryRepair::Remove { id } = self.repair else { return None };
         let done = "it is removed, so that the messages are sent again";
-        Some((id, Finding::of_conversation(key, &*self.what).and(done)))
+        Some((id, Finding::of_conversation(key, &*self.what).with_repair(done)))
     }
 }
 
@@ -120,7 +120,7 @@ impl ReadSummaries {
 
     /// Returns the problems, in the order of the summaries. `rows` are the rows of the conversation.
     pub(crate) fn problems(&self, rows: &ConversationRows) -> Vec<SummaryProblem> {
-        let messages = whole(rows);
+        let messages = all_messages(rows);
         let summaries = match &self.rows {
             Ok(summaries) => summaries,
             Err(unreadable) => return vec![self.unreadable(unreadable, messages.is_some())],
@@ -176,14 +176,14 @@ impl ReadSummaries {
     }
 
     fn repair_of(&self, summary: &HistorySummary, rows: &ConversationRows) -> SummaryRepair {
-        if summary.covers_to > last_seen(rows) {
+        if summary.covers_to > last_visible(rows) {
             // The last messages may be lost, and the summary may contain the only text about them.
             SummaryRepair::None { advice: "restore the store from a backup" }
         } else if self.in_force != Some(summary.in_force()) {
             let advice =
                 "it is not in force; it becomes so only when the later summaries are removed";
             SummaryRepair::None { advice }
-        } else if whole(rows).is_none() {
+        } else if all_messages(rows).is_none() {
             SummaryRepair::None { advice: "restore the missing messages from a backup" }
         } else if rows.head.pruned > 0 {
             // Only this summary may contain anything about the pruned messages.
@@ -242,7 +242,7 @@ fn problem_of(
     rows: &ConversationRows,
     messages: Option<&Messages>,
 ) -> Option<String> {
-    let (covers_to, pruned, last) = (summary.covers_to, rows.head.pruned, last_seen(rows));
+    let (covers_to, pruned, last) = (summary.covers_to, rows.head.pruned, last_visible(rows));
     if covers_to > last {
         return Some(format!("ends after the last message, which is message {last}"));
     }

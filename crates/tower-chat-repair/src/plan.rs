@@ -15,7 +15,7 @@ use tower_chat_core::{
 
 use crate::{
     Filling, Mismatch, Problem, mismatches,
-    problems::{is_in_record, readable, whole},
+    problems::{all_messages, is_in_record, readable},
     repaired, repaired_records,
 };
 
@@ -32,7 +32,7 @@ impl Plan {
     /// results without a call.
     pub(super) fn new(key: &ConversationKey, rows: &ConversationRows) -> Self {
         let mut rewrite = Rewrite::new(key.clone(), rows.head.revision);
-        let Some(stored) = whole(rows) else { return Self { rewrite, repairs: Vec::new() } };
+        let Some(stored) = all_messages(rows) else { return Self { rewrite, repairs: Vec::new() } };
         let first = rows.head.pruned.saturating_add(1);
         let found = mismatches(&stored, first);
         let recorded = recorded_results(rows, &found);

@@ -57,8 +57,8 @@ pub fn problems(rows: &ConversationRows) -> Vec<Problem> {
         messages.push((*sequence, message.as_ref().ok()));
         expected = sequence.saturating_add(1);
     }
-    if expected <= last_seen(rows) {
-        found.push(missing(expected, last_seen(rows)));
+    if expected <= last_visible(rows) {
+        found.push(missing(expected, last_visible(rows)));
         messages.push((expected, None));
     }
     for mismatch in mismatches_of_readable(messages) {
@@ -68,7 +68,7 @@ pub fn problems(rows: &ConversationRows) -> Vec<Problem> {
         }
     }
     found.extend(problems_of_records(rows));
-    if let Some(messages) = whole(rows) {
+    if let Some(messages) = all_messages(rows) {
         found.extend(problems_of_replay(first, &messages));
     }
     found.sort_by_key(|problem| problem.message);
@@ -84,15 +84,15 @@ fn missing(first: u64, last: u64) -> Problem {
 
 /// Returns the number of the last message that readers can see. The staged messages of an open run
 /// have greater numbers.
-pub(crate) fn last_seen(rows: &ConversationRows) -> u64 {
+pub(crate) fn last_visible(rows: &ConversationRows) -> u64 {
     rows.head.open_run.as_ref().map_or(rows.head.revision.sequence, |open| open.visible)
 }
 
 /// Returns all messages that were not pruned. Returns `None` if one of them is missing or
 /// unreadable.
-pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
+pub(crate) fn all_messages(rows: &ConversationRows) -> Option<Messages> {
     let count = rows.messages.len() as u64;
-    if rows.head.pruned.saturating_add(count) != last_seen(rows) {
+    if rows.head.pruned.saturating_add(count) != last_visible(rows) {
         return None;
     }
     let numbered = (rows.head.pruned.saturating_add(1)..).zip(&rows.messages);

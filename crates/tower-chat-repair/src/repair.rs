@@ -211,7 +211,7 @@ async fn repair_directory(
         repairs.left(found.finding(key));
         return Ok(());
     }
-    let repaired = found.finding(key).and("it is computed again from the messages");
+    let repaired = found.finding(key).with_repair("it is computed again from the messages");
     if repairs.is_planned {
         repairs.repaired(repaired);
         return Ok(());
