@@ -39,7 +39,7 @@ pub async fn pending_results(
 ) -> Result<Option<Message>, StoreError> {
     let history = store.load(key).await?;
     let replay = Replay::of_history(&history, DanglingCalls::default());
-    let found = recorded_calls(store, key, &history, &replay.dangling_calls()).await?;
+    let found = recorded_calls(store, key, &history, &replay.dangling_positions()).await?;
     let mut found: Vec<_> = found.into_iter().filter(|(_, call)| call.result.is_some()).collect();
     found.sort_by_key(|((_, index), invocation)| (invocation.sequence, *index));
     let results: Vec<ToolResult> = found.iter().filter_map(|(_, call)| named(call)).collect();
@@ -82,7 +82,7 @@ pub(crate) async fn completed_from_record(
     policy: DanglingCalls,
     answered: &[(MessageId, usize)],
 ) -> Result<Option<Messages>, StoreError> {
-    let dangling = replay.dangling_calls();
+    let dangling = replay.dangling_positions();
     if dangling.is_empty() {
         return Ok(None);
     }

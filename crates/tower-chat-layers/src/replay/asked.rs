@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{Message, MessageId, Role, ToolCall, ToolResult, pairing::Answers};
 
-use super::{Replay, round::Unanswered};
+use super::{Replay, round::RoundCall};
 
 /// An unanswered call for which a new message contains a result.
 #[derive(Debug, Clone)]
@@ -59,22 +59,23 @@ impl Replay {
         &self,
         messages: &[Arc<Message>],
     ) -> Vec<Vec<Option<AskedCall>>> {
-        let settled = self.settled();
-        let Some(open) = &settled.open else {
-            let first = messages.first().map(|first| settled.named(std::slice::from_ref(first)));
+        let named_replay = self.with_named_results();
+        let Some(open) = &named_replay.open else {
+            let first =
+                messages.first().map(|first| named_replay.named(std::slice::from_ref(first)));
             let asked = |message: &Arc<Message>| {
                 let found = std::iter::repeat(Answers::Nothing);
-                settled.asked_calls(message, found, &mut Vec::new(), true)
+                named_replay.asked_calls(message, found, &mut Vec::new(), true)
             };
             return first.iter().flatten().map(asked).collect();
         };
-        let messages = settled.named(messages);
+        let messages = named_replay.named(messages);
         let (calls, found) = open.answered_by(&messages);
         let mut calls: Vec<_> = calls.into_iter().map(Some).collect();
         let mut found = found.into_iter();
         let is_one_message = open.is_one_message();
         let asked = |message: &Arc<Message>| {
-            settled.asked_calls(message, found.by_ref(), &mut calls, is_one_message)
+            named_replay.asked_calls(message, found.by_ref(), &mut calls, is_one_message)
         };
         messages.iter().map(asked).collect()
     }
@@ -86,7 +87,7 @@ impl Replay {
         &self,
         message: &Message,
         found: impl Iterator<Item = Answers>,
-        round: &mut [Option<Unanswered>],
+        round: &mut [Option<RoundCall>],
         is_one_message: bool,
     ) -> Vec<Option<AskedCall>> {
         let mut earlier = self.omitted_calls.clone();

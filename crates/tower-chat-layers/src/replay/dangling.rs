@@ -6,7 +6,7 @@ use std::{error::Error, fmt, sync::Arc};
 
 use tower_chat_core::{Message, MessageId, Retryability, RunId};
 
-use super::{DanglingCalls, Replay, policy::Strictness, round::Unanswered};
+use super::{DanglingCalls, Replay, policy::Strictness, round::RoundCall};
 
 /// A stored call without a stored result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Replay {
     }
 
     /// Returns the positions of the dangling calls.
-    pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
+    pub(crate) fn dangling_positions(&self) -> Vec<(MessageId, usize)> {
         // The results in the open round may answer calls of earlier rounds. They are matched when
         // the round is closed.
         let mut ended = self.clone();
@@ -74,7 +74,7 @@ impl Replay {
 
     /// Returns the positions of the unanswered calls that the results in the messages `further`
     /// answer.
-    pub(crate) fn dangling_calls_answered_by(
+    pub(crate) fn dangling_positions_answered_by(
         &self,
         further: &[Arc<Message>],
     ) -> Vec<(MessageId, usize)> {
@@ -87,22 +87,22 @@ impl Replay {
 
     /// Returns the dangling calls, and for each of them whether the view (the output of the replay)
     /// contains the call.
-    pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
+    pub(crate) fn dangling_with_visibility(&self) -> Vec<DanglingCall> {
         let mut ended = self.clone();
         ended.close_round();
-        let of_call = |call: &Arc<Unanswered>| {
-            let (tool, call_id) = call.dangling()?;
+        let of_call = |call: &Arc<RoundCall>| {
+            let (tool, call_id) = call.dangling_tool_and_id()?;
             let run = call.call_position.map(|(message, _)| message.run);
             Some(DanglingCall { run, tool, call_id, is_visible: call.is_visible })
         };
         ended.omitted_calls.iter().filter_map(of_call).collect()
     }
 
-    pub(super) fn leave_out(&mut self, calls: Vec<Unanswered>) {
+    pub(super) fn omit_calls(&mut self, calls: Vec<RoundCall>) {
         if let (Strictness::Repair(DanglingCalls::Fail), None) =
             (self.strictness, &self.first_dangling)
         {
-            let dangling = calls.iter().find_map(Unanswered::dangling);
+            let dangling = calls.iter().find_map(RoundCall::dangling_tool_and_id);
             self.first_dangling =
                 dangling.map(|(tool, call_id)| Arc::new(DanglingCallError { tool, call_id }));
         }

@@ -3,7 +3,7 @@
 //! A round consists of the calls of one answer of the model and their results. The open round is
 //! the last one, if results may still arrive for it. Results without call positions are matched
 //! with the calls of their round by id and order. If this match would be wrong,
-//! [`settle`](Replay::settle) adds the position of the call to the result.
+//! [`name_unnamed_results`](Replay::settle) adds the position of the call to the result.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use super::{
     naming::Naming,
     order::{Ordered, in_order},
     policy::Strictness,
-    round::{AfterRound, Round, Unanswered},
+    round::{AfterRound, Round, RoundCall},
     run_end,
 };
 
@@ -128,7 +128,7 @@ impl Replay {
         }
         if message.role == Role::Assistant {
             // The results before this message must be matched before `decided` is cleared.
-            self.settle();
+            self.name_unnamed_results();
             self.decided.clear();
         }
         match &mut self.open {
@@ -168,7 +168,7 @@ impl Replay {
         if !round.may_be_answered_in_order() {
             return;
         }
-        self.settle();
+        self.name_unnamed_results();
         match self.open.take_if(|round| round.is_answered_in_order()) {
             Some(round) => round.append_to(&mut self.closed),
             None => self.open.iter_mut().for_each(Round::set_out_of_order),
@@ -178,7 +178,7 @@ impl Replay {
     /// Adds a message with responses to approval requests. The replay omits the responses, and all
     /// calls in this message. The other parts are added after the results of the open round.
     pub(super) fn push_approvals(&mut self, message: &Arc<Message>) {
-        self.settle();
+        self.name_unnamed_results();
         let mut rest = (**message).clone();
         rest.parts.retain(|part| match part {
             Part::ApprovalResponse(response) => {
@@ -203,7 +203,7 @@ impl Replay {
     }
 
     pub(super) fn close_round(&mut self) {
-        self.settle();
+        self.name_unnamed_results();
         let Some(round) = self.open.take() else { return };
         if round.is_answered_in_order() {
             return round.append_to(&mut self.closed);
@@ -211,7 +211,7 @@ impl Replay {
         let closed = round.close(self.strictness);
         self.closed.extend(closed.messages);
         if !closed.unanswered.is_empty() {
-            self.leave_out(closed.unanswered);
+            self.omit_calls(closed.unanswered);
         }
         for after in closed.after {
             match after {
@@ -222,7 +222,7 @@ impl Replay {
     }
 
     /// Removes and returns the omitted call that a late result answers.
-    pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
+    pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<RoundCall>> {
         let number = self.omitted_calls.find(result)?;
         let call = self.omitted_calls.remove(number)?;
         if call.is_visible {
@@ -277,7 +277,7 @@ impl Replay {
         if messages.is_empty() || (self.decided.is_empty() && self.omitted_calls.is_empty()) {
             return messages.to_vec();
         }
-        let calls = self.open.as_ref().map(Round::asked).unwrap_or_default();
+        let calls = self.open.as_ref().map(Round::asked_calls).unwrap_or_default();
         let round = self.open.as_ref();
         let round = round.map(|round| (&*calls, round.last_asking(), round.results()));
         let mut naming = Naming::new(&self.omitted_calls, round, &self.decided);
@@ -285,8 +285,8 @@ impl Replay {
     }
 
     /// Adds the necessary call positions to the results that the open round has received since the
-    /// last `settle`.
-    pub(super) fn settle(&mut self) {
+    /// last `name_unnamed_results`.
+    pub(super) fn name_unnamed_results(&mut self) {
         let Some(round) = self.open.as_mut().filter(|round| round.has_unnamed()) else { return };
         let unnamed = round.take_unnamed();
         let named = self.named(&unnamed);
@@ -295,18 +295,18 @@ impl Replay {
         }
     }
 
-    pub(super) fn settled(&self) -> Cow<'_, Self> {
+    pub(super) fn with_named_results(&self) -> Cow<'_, Self> {
         if !self.open.as_ref().is_some_and(Round::has_unnamed) {
             return Cow::Borrowed(self);
         }
-        let mut settled = self.clone();
-        settled.settle();
-        Cow::Owned(settled)
+        let mut named_replay = self.clone();
+        named_replay.name_unnamed_results();
+        Cow::Owned(named_replay)
     }
 
-    pub(super) fn unanswered_of_open(&self) -> Vec<Arc<Unanswered>> {
-        let settled = self.settled();
-        settled.open.iter().flat_map(Round::unanswered).map(Arc::new).collect()
+    pub(super) fn unanswered_of_open_round(&self) -> Vec<Arc<RoundCall>> {
+        let named_replay = self.with_named_results();
+        named_replay.open.iter().flat_map(Round::unanswered).map(Arc::new).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use tower_chat_core::{Message, MessageId, Messages, Role, pairing::asked_call};
 
-use super::round::{Unanswered, drop_trailing_reasoning, has_content, interrupted_id};
+use super::round::{RoundCall, drop_trailing_reasoning, has_content, interrupted_id};
 
 /// An interrupted call whose real result was pushed later. The replay still contains the call and
 /// the error result.
@@ -16,7 +16,7 @@ use super::round::{Unanswered, drop_trailing_reasoning, has_content, interrupted
 /// Such calls are collected, and removed in one walk over the messages.
 #[derive(Debug, Clone)]
 pub(super) struct Retracted {
-    pub(super) call: Arc<Unanswered>,
+    pub(super) call: Arc<RoundCall>,
     /// The number of messages in the replay when the call was retracted. One of them contains the
     /// call.
     pub(super) within: usize,
@@ -50,7 +50,7 @@ pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
 /// Returns the position of the first message of `output` that contains one of the calls.
 pub(super) fn first_position<'a>(
     output: &Messages,
-    calls: impl Iterator<Item = &'a Unanswered>,
+    calls: impl Iterator<Item = &'a RoundCall>,
 ) -> Option<usize> {
     find(output, calls.map(|call| (call, output.len()))).last().map(|(position, _)| *position)
 }
@@ -62,7 +62,7 @@ pub(super) fn first_position<'a>(
 /// which the call is searched.
 fn find<'a>(
     output: &Messages,
-    calls: impl Iterator<Item = (&'a Unanswered, usize)>,
+    calls: impl Iterator<Item = (&'a RoundCall, usize)>,
 ) -> Vec<(usize, HashSet<&'a str>)> {
     let mut wanted = HashMap::<_, Vec<(&'a str, usize)>>::new();
     let mut left = 0_usize;

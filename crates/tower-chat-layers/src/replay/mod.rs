@@ -96,7 +96,7 @@ use self::{
     interrupted::Retracted,
     omitted_calls::OmittedCalls,
     policy::Strictness,
-    round::{Round, Unanswered},
+    round::{Round, RoundCall},
 };
 use crate::yielding::LARGE;
 
@@ -158,7 +158,7 @@ impl Replay {
 
     /// Returns this replay with `prefix` before all other messages.
     #[must_use]
-    pub(crate) fn after(mut self, prefix: &Messages) -> Self {
+    pub(crate) fn after_prefix(mut self, prefix: &Messages) -> Self {
         self.take_retracted_out();
         let own = std::mem::replace(&mut self.closed, prefix.clone());
         self.closed.append(&own);
@@ -252,7 +252,7 @@ impl Replay {
         // the round is closed.
         let mut ended = self.clone();
         ended.close_round();
-        let is_earlier = |call: &Unanswered| call.named_by.message.run < run;
+        let is_earlier = |call: &RoundCall| call.named_by.message.run < run;
         let is_awaited = ended.omitted_calls.iter().any(|call| call.is_awaited && is_earlier(call));
         let is_answered = |(call, result): &(Option<RunId>, RunId)| {
             call.is_some_and(|call| call < run) && *result >= run

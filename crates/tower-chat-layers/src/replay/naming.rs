@@ -15,7 +15,7 @@ use tower_chat_core::{
     pairing::{Answers, Candidate, Ids, Matcher, RoundMatcher, Target},
 };
 
-use super::{omitted_calls::OmittedCalls, round::Unanswered};
+use super::{omitted_calls::OmittedCalls, round::RoundCall};
 
 /// Adds call positions to the results in consecutive messages.
 pub(super) struct Naming<'a> {
@@ -27,7 +27,7 @@ pub(super) struct Naming<'a> {
 
 /// The calls of the open round, the index of the first call in the last message with calls, and the
 /// results so far.
-type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
+type RoundSoFar<'a, 'r> = (&'a [RoundCall], usize, &'r [Arc<Message>]);
 
 /// The calls that were approved or rejected since the model's last answer.
 struct Decided<'a> {
@@ -97,8 +97,8 @@ impl<'a> Naming<'a> {
     }
 }
 
-fn candidates(calls: &[Unanswered]) -> Vec<Candidate<&str>> {
-    calls.iter().map(Unanswered::candidate).collect()
+fn candidates(calls: &[RoundCall]) -> Vec<Candidate<&str>> {
+    calls.iter().map(RoundCall::candidate).collect()
 }
 
 fn targets(messages: &[Arc<Message>]) -> impl Iterator<Item = Target<'_>> {
@@ -108,15 +108,15 @@ fn targets(messages: &[Arc<Message>]) -> impl Iterator<Item = Target<'_>> {
 impl<'a> Decided<'a> {
     fn new(
         earlier: &'a OmittedCalls,
-        calls: &'a [Unanswered],
+        calls: &'a [RoundCall],
         round: Option<&RoundMatcher<&'a str>>,
         requests: &HashSet<&str>,
     ) -> Self {
-        let is_decided = |call: &Unanswered| {
+        let is_decided = |call: &RoundCall| {
             call.approval.as_ref().is_some_and(|request| requests.contains(request.id.as_str()))
         };
         let earlier = earlier.iter().map(|call| &**call).filter(|call| is_decided(call));
-        let mut asked: Vec<_> = earlier.map(Unanswered::candidate).collect();
+        let mut asked: Vec<_> = earlier.map(RoundCall::candidate).collect();
         let of_round = asked.len();
         let mut calls_of_round = Vec::new();
         let mut by_call = vec![None; calls.len()];

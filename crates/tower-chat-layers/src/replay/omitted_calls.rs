@@ -6,14 +6,14 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use tower_chat_core::{ToolResult, pairing::UnansweredCalls};
 
-use super::round::Unanswered;
+use super::round::RoundCall;
 
 /// The calls without a result in closed rounds. The replay omits such a call, or contains it with a
 /// result that reports the interruption. A late result identifies its call by position or id.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OmittedCalls {
     /// The calls by number, in the order of their messages.
-    calls: OrdMap<usize, Arc<Unanswered>>,
+    calls: OrdMap<usize, Arc<RoundCall>>,
     next: usize,
     named: UnansweredCalls,
 }
@@ -23,11 +23,11 @@ impl OmittedCalls {
         self.calls.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Unanswered>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<RoundCall>> {
         self.calls.values()
     }
 
-    pub(super) fn push(&mut self, call: Unanswered) {
+    pub(super) fn push(&mut self, call: RoundCall) {
         let number = self.next;
         self.next += 1;
         self.named.insert((call.position, number), &call.candidate());
@@ -40,7 +40,7 @@ impl OmittedCalls {
         self.named.find(result).map(|(_, number)| number)
     }
 
-    pub(super) fn remove(&mut self, number: usize) -> Option<Arc<Unanswered>> {
+    pub(super) fn remove(&mut self, number: usize) -> Option<Arc<RoundCall>> {
         let call = self.calls.remove(&number)?;
         self.named.remove((call.position, number), &call.candidate());
         Some(call)

@@ -27,7 +27,7 @@ impl<'a> ReplayOutput<'a> {
     }
 
     /// Limits the output to a window, which does not remove the first `pinned` messages.
-    pub(super) fn inside(mut self, window: &Window, pinned: usize) -> Self {
+    pub(super) fn limited_to(mut self, window: &Window, pinned: usize) -> Self {
         self.boundary = Some(Boundary::of(window).with_pinned(pinned));
         self
     }

@@ -9,7 +9,7 @@ use std::{
 
 use tower_chat_core::{ApprovalRequest, CallPosition, MessageId};
 
-use super::{Replay, round::Unanswered};
+use super::{Replay, round::RoundCall};
 
 /// A call that waits for approval.
 #[derive(Debug, Clone)]
@@ -55,11 +55,11 @@ impl Replay {
         // the round is closed.
         let mut ended = self.clone();
         ended.close_round();
-        let mut calls: Vec<Arc<Unanswered>> = ended.omitted_calls.iter().cloned().collect();
+        let mut calls: Vec<Arc<RoundCall>> = ended.omitted_calls.iter().cloned().collect();
         // `close_round` has added the unanswered calls of the open round to `omitted_calls`, except
         // the dangling calls of a lenient replay.
         let omitted_calls: HashSet<CallPosition> = calls.iter().map(|call| call.named_by).collect();
-        let open = self.unanswered_of_open().into_iter();
+        let open = self.unanswered_of_open_round().into_iter();
         calls.extend(open.filter(|call| !omitted_calls.contains(&call.named_by)));
         let mut batches: Vec<PendingBatch> = Vec::new();
         let mut positions: HashMap<usize, usize> = HashMap::new();
@@ -69,7 +69,7 @@ impl Replay {
                 batches.len() - 1
             });
             let Some(batch) = batches.get_mut(batch) else { continue };
-            batch.has_returned |= call.is_beside_calls;
+            batch.has_returned |= call.answer_has_calls_without_approval;
             let call_id = call.id().to_owned();
             match call.approval.clone() {
                 Some(request) => {

@@ -13,7 +13,7 @@ use tower_chat_core::{Message, Messages};
 use super::{
     Replay,
     interrupted::{self, Retracted},
-    round::{Round, Unanswered},
+    round::{Round, RoundCall},
 };
 
 impl Replay {
@@ -35,7 +35,7 @@ impl Replay {
         }
     }
 
-    pub(super) fn retract(&mut self, call: Arc<Unanswered>) {
+    pub(super) fn retract(&mut self, call: Arc<RoundCall>) {
         self.retracted.push(Retracted { call, within: self.closed.len() });
     }
 
@@ -55,7 +55,7 @@ impl Replay {
     }
 
     pub(super) fn edit_open(&mut self, edit: impl FnOnce(&mut Round)) {
-        self.settle();
+        self.name_unnamed_results();
         if let Some(round) = &mut self.open {
             edit(round);
         }

@@ -205,7 +205,7 @@ impl ReplayPolicy {
         }
         let mut output = ReplayOutput::of(messages);
         if let Some(window) = &self.window {
-            output = output.inside(window, pinned);
+            output = output.limited_to(window, pinned);
         }
         let next = |message| output.push(message);
         match self.tool_history {
@@ -228,8 +228,8 @@ impl ReplayPolicy {
             }
             ToolHistory::Replay => {
                 let unknown = FinishTimes::new();
-                if let Some(goes) = self.leaving_calls(context, &unknown) {
-                    round.hide_answered(goes);
+                if let Some(is_omitted) = self.omission_test(context, &unknown) {
+                    round.hide_answered(is_omitted);
                 }
             }
         });
@@ -237,7 +237,7 @@ impl ReplayPolicy {
 
     /// Returns a function that tests whether step 4 or 5 omits a call, or `None` if neither omits
     /// calls.
-    fn leaving_calls<'a>(
+    fn omission_test<'a>(
         &'a self,
         context: &ReplayContext<'a>,
         unknown: &'a FinishTimes,
@@ -261,14 +261,14 @@ impl ReplayPolicy {
         mut next: impl FnMut(MessageRef<'a>),
     ) {
         let unknown = FinishTimes::new();
-        let mut calls = self.leaving_calls(context, &unknown).map(WithoutCalls::new);
+        let mut calls = self.omission_test(context, &unknown).map(WithoutCalls::new);
         let mut citations = self.citations_at_replay().map(Citations::step);
         for message in messages.iter() {
-            let left = match &mut calls {
+            let remaining = match &mut calls {
                 Some(calls) => calls.pass(message),
                 None => Some(Cow::Borrowed(message)),
             };
-            let Some(message) = left else { continue };
+            let Some(message) = remaining else { continue };
             match &mut citations {
                 Some(citations) => citations.pass(message, &mut next),
                 None => next(message),

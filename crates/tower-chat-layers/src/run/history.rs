@@ -134,9 +134,9 @@ async fn replay_of(
         replay = Replay::new(dangling_calls);
         replay.push_from(&without_incomplete_responses(&history.messages, run), 0);
     }
-    if dangling_calls.needs_record() && !replay.dangling_calls().is_empty() {
+    if dangling_calls.needs_record() && !replay.dangling_positions().is_empty() {
         let store = &settings.store;
-        let answered = replay.dangling_calls_answered_by(own);
+        let answered = replay.dangling_positions_answered_by(own);
         let completed =
             completed_from_record(store, key, &history, &replay, dangling_calls, &answered);
         match completed.await {
@@ -161,7 +161,7 @@ async fn replay_of(
     if !history.leading.is_empty() {
         let mut leading = Replay::new(dangling_calls);
         leading.push_from(&history.leading, 0);
-        replay = replay.after(&leading.view());
+        replay = replay.after_prefix(&leading.view());
     }
     (history, replay)
 }

@@ -52,7 +52,7 @@ impl Transcript {
     /// history owner (the service or a layer below, which stores the history).
     pub(super) fn whole(request: &ChatRequest, run: RunId) -> Self {
         let prefix = request.history();
-        let mut replay = Replay::lenient().after(&prefix);
+        let mut replay = Replay::lenient().after_prefix(&prefix);
         replay.push_from(request.messages(), request.history_len());
         let history = Some(WholeHistory { prefix: prefix.len(), replay });
         Self { history, only_unsent: false, ..Self::only_unsent(request, run, || 0) }

@@ -30,7 +30,7 @@ pub struct FinishTimes {
     calls: Vec<FinishedCall>,
     /// The times by call id, for lookups of calls in messages without an id. The value is `None` if
     /// several calls have the id.
-    alone: OnceLock<HashMap<String, Option<SystemTime>>>,
+    by_unique_id: OnceLock<HashMap<String, Option<SystemTime>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl FinishTimes {
         call_id: impl Into<String>,
         finished_at: Option<SystemTime>,
     ) {
-        self.alone.take();
+        self.by_unique_id.take();
         let call = FinishedCall { message, index, call_id: call_id.into(), finished_at };
         if self.calls.last().is_none_or(|last| last.position() < call.position()) {
             return self.calls.push(call);
@@ -132,7 +132,7 @@ impl FinishTimes {
 
     /// Adds calls in any order. The last one of several calls at the same position remains.
     fn extend(&mut self, calls: impl IntoIterator<Item = FinishedCall>) {
-        self.alone.take();
+        self.by_unique_id.take();
         self.calls.extend(calls);
         self.calls.sort_by_key(FinishedCall::position);
         self.calls.dedup_by(|later, retained| {
@@ -152,19 +152,19 @@ impl FinishTimes {
     }
 
     pub(super) fn walk(&self) -> FinishTimesWalk<'_> {
-        FinishTimesWalk { times: self, at: 0, known: None, ranks: None }
+        FinishTimesWalk { times: self, message_start: 0, known: None, ranks: None }
     }
 
-    fn alone(&self) -> &HashMap<String, Option<SystemTime>> {
-        self.alone.get_or_init(|| {
-            let mut alone = HashMap::new();
+    fn by_unique_id(&self) -> &HashMap<String, Option<SystemTime>> {
+        self.by_unique_id.get_or_init(|| {
+            let mut by_unique_id = HashMap::new();
             for call in &self.calls {
-                alone
+                by_unique_id
                     .entry(call.call_id.clone())
                     .and_modify(|finished_at| *finished_at = None)
                     .or_insert(call.finished_at);
             }
-            alone
+            by_unique_id
         })
     }
 }
@@ -197,7 +197,7 @@ const FEW: usize = 8;
 pub(super) struct FinishTimesWalk<'a> {
     times: &'a FinishTimes,
     /// The index in `times.calls` of the first call of the most recently found message.
-    at: usize,
+    message_start: usize,
     /// The calls in the message of the most recent lookup.
     known: Option<KnownCalls<'a>>,
     /// The ranks of the calls in the most recent message with more than [`FEW`] parts.
@@ -214,19 +214,23 @@ impl<'a> FinishTimesWalk<'a> {
     ) -> Option<SystemTime> {
         let call_id = call.id.as_deref().filter(|id| !id.is_empty());
         let Some(message_id) = message.id else {
-            return self.times.alone().get(call_id?).copied().flatten();
+            return self.times.by_unique_id().get(call_id?).copied().flatten();
         };
         if self.known.as_ref().is_none_or(|known| known.message != message_id) {
             self.known = Some(KnownCalls::new(message_id, self.calls_of(message_id)));
         }
         let known = self.known.as_ref()?;
-        let Some(call_id) = call_id else { return known.at(index) };
-        match known.of_id(call_id) {
-            OfId { count: 0 | 1, latest, .. } => latest,
-            of_id => {
+        let Some(call_id) = call_id else { return known.finished_at(index) };
+        match known.calls_with_id(call_id) {
+            CallsWithId { count: 0 | 1, latest, .. } => latest,
+            calls_with_id => {
                 let rank = rank(&mut self.ranks, message, message_id, index, call_id);
                 // If calls with this id were omitted, the rank does not identify the call.
-                if of_id.count == rank.count { of_id.nth(rank.before) } else { of_id.latest }
+                if calls_with_id.count == rank.count {
+                    calls_with_id.nth(rank.before)
+                } else {
+                    calls_with_id.latest
+                }
             }
         }
     }
@@ -234,15 +238,16 @@ impl<'a> FinishTimesWalk<'a> {
     fn calls_of(&mut self, message: MessageId) -> &'a [FinishedCall] {
         let calls = &self.times.calls;
         let is_before = |call: &&FinishedCall| call.message < message;
-        let behind = calls.iter().skip(self.at).take(FEW).take_while(is_before).count();
-        let is_there = calls.get(self.at + behind).is_some_and(|call| call.message == message);
-        self.at = match is_there {
-            true => self.at + behind,
+        let skipped = calls.iter().skip(self.message_start).take(FEW).take_while(is_before).count();
+        let is_next =
+            calls.get(self.message_start + skipped).is_some_and(|call| call.message == message);
+        self.message_start = match is_next {
+            true => self.message_start + skipped,
             false => calls.partition_point(|call| call.message < message),
         };
-        let ahead = calls.get(self.at..).unwrap_or_default();
-        let count = ahead.iter().take_while(|call| call.message == message).count();
-        ahead.get(..count).unwrap_or_default()
+        let from_start = calls.get(self.message_start..).unwrap_or_default();
+        let count = from_start.iter().take_while(|call| call.message == message).count();
+        from_start.get(..count).unwrap_or_default()
     }
 }
 
@@ -257,7 +262,7 @@ struct KnownCalls<'a> {
 }
 
 /// The calls of one message with the same id.
-struct OfId<'k> {
+struct CallsWithId<'k> {
     count: usize,
     latest: Option<SystemTime>,
     times: Times<'k>,
@@ -281,29 +286,29 @@ impl<'a> KnownCalls<'a> {
         Self { message, calls, by_id }
     }
 
-    fn at(&self, index: usize) -> Option<SystemTime> {
+    fn finished_at(&self, index: usize) -> Option<SystemTime> {
         let found = self.calls.binary_search_by_key(&index, |call| call.index as usize).ok()?;
         self.calls.get(found)?.finished_at
     }
 
-    fn of_id<'k>(&'k self, call_id: &'k str) -> OfId<'k> {
+    fn calls_with_id<'k>(&'k self, call_id: &'k str) -> CallsWithId<'k> {
         if self.calls.len() > FEW {
             let (times, latest) = match self.by_id.get(call_id) {
                 Some((times, latest)) => (times.as_slice(), *latest),
                 None => (&[][..], None),
             };
-            return OfId { count: times.len(), latest, times: Times::Indexed(times) };
+            return CallsWithId { count: times.len(), latest, times: Times::Indexed(times) };
         }
         let (mut count, mut latest) = (0, None);
         for call in self.calls.iter().filter(|call| call.call_id == call_id) {
             count += 1;
             latest = latest.max(call.finished_at);
         }
-        OfId { count, latest, times: Times::Among(self.calls, call_id) }
+        CallsWithId { count, latest, times: Times::Among(self.calls, call_id) }
     }
 }
 
-impl OfId<'_> {
+impl CallsWithId<'_> {
     fn nth(&self, position: usize) -> Option<SystemTime> {
         match self.times {
             Times::Indexed(times) => times.get(position).copied().flatten(),

@@ -6,14 +6,14 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 
-use super::{After, Following, Leftover, Round, Unanswered};
+use super::{After, Following, Leftover, Round, RoundCall};
 use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
 
 /// The output of a closed round.
 #[derive(Debug)]
 pub(in crate::replay) struct Closed {
     pub(in crate::replay) messages: Vec<Arc<Message>>,
-    pub(in crate::replay) unanswered: Vec<Unanswered>,
+    pub(in crate::replay) unanswered: Vec<RoundCall>,
     pub(in crate::replay) after: Vec<AfterRound>,
 }
 
@@ -71,13 +71,13 @@ impl Round {
                 messages.push(Arc::new(self.results_message(results)));
             }
         }
-        let after = self.after(leftover);
+        let after = self.messages_after(leftover);
         Closed { messages, unanswered, after }
     }
 
     /// Returns the messages and results after the round. Each message is after the results of its
     /// own run, and before those of later runs.
-    fn after(self, leftover: Vec<Leftover>) -> Vec<AfterRound> {
+    fn messages_after(self, leftover: Vec<Leftover>) -> Vec<AfterRound> {
         let Some(After { results, following, .. }) = self.after.map(|after| *after) else {
             return Vec::new();
         };
@@ -120,7 +120,7 @@ impl Round {
 
 /// A call of a round with its result.
 struct PairedCall {
-    call: Unanswered,
+    call: RoundCall,
     result: Option<ToolResult>,
     is_hidden: bool,
     /// Whether the call gets an error result that reports an interruption if it has no result.
@@ -142,7 +142,7 @@ fn output_message(
     message: &Arc<Message>,
     calls: &mut impl Iterator<Item = PairedCall>,
     strictness: Strictness,
-    unanswered: &mut Vec<Unanswered>,
+    unanswered: &mut Vec<RoundCall>,
 ) -> OutputMessage {
     let mut results = Vec::new();
     if !Round::opens_with(message) {
@@ -168,7 +168,7 @@ fn output_message(
                 (None, false, Strictness::Lenient) => true,
                 (None, false, _) if is_interrupted => {
                     results.push(Part::ToolResult(call.interrupted()));
-                    unanswered.push(Unanswered { is_visible: true, ..call.clone() });
+                    unanswered.push(RoundCall { is_visible: true, ..call.clone() });
                     true
                 }
                 (None, _, _) => {

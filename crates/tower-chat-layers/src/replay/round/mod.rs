@@ -2,8 +2,8 @@
 //! round consists of the calls of one answer of the model, in one or more messages, and their
 //! results.
 
+mod call;
 mod close;
-mod unanswered;
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,10 +12,10 @@ use tower_chat_core::{
     pairing::{AnswerIds, AnswerKey, Answers, IdBase, InOrder, RoundMatcher, Target, asked_call},
 };
 
-pub use self::unanswered::INTERRUPTED;
+pub use self::call::INTERRUPTED;
 pub(in crate::replay) use self::{
+    call::{RoundCall, interrupted_id},
     close::{AfterRound, drop_trailing_reasoning, has_content},
-    unanswered::{Unanswered, interrupted_id},
 };
 use super::run_end::{ended_by, ends_with_open_calls, forgotten_ids};
 
@@ -257,7 +257,7 @@ impl Round {
         self.after.is_none() && InOrder::answers_all(&self.message, [results])
     }
 
-    pub(in crate::replay) fn unanswered(&self) -> Vec<Unanswered> {
+    pub(in crate::replay) fn unanswered(&self) -> Vec<RoundCall> {
         self.pair()
             .0
             .into_iter()
@@ -274,9 +274,10 @@ impl Round {
         }
     }
 
-    pub(in crate::replay) fn asked(&self) -> Vec<Unanswered> {
+    pub(in crate::replay) fn asked_calls(&self) -> Vec<RoundCall> {
         let is_call = |part: &Part| matches!(part, Part::ToolCall(call) if !call.provider_executed);
-        let is_beside_calls = self.answer().any(|(message, _)| message.parts.iter().any(is_call));
+        let answer_has_calls_without_approval =
+            self.answer().any(|(message, _)| message.parts.iter().any(is_call));
         let mut ids = AnswerIds::default();
         let mut calls = Vec::new();
         for (message, position) in self.answer() {
@@ -288,12 +289,12 @@ impl Round {
                     Part::ApprovalRequest(request) => Some(request.clone()),
                     _ => None,
                 };
-                Unanswered {
+                RoundCall {
                     position: self.position,
                     call_position: message.id.map(|message| (message, index)),
                     named_by: base.call_position(index),
                     call: call.clone(),
-                    is_beside_calls,
+                    answer_has_calls_without_approval,
                     is_awaited: approval.is_some(),
                     approval,
                     is_visible: false,
@@ -308,8 +309,8 @@ impl Round {
     pub(in crate::replay) fn answered_by(
         &self,
         further: &[Arc<Message>],
-    ) -> (Vec<Unanswered>, Vec<Answers>) {
-        let calls = self.asked();
+    ) -> (Vec<RoundCall>, Vec<Answers>) {
+        let calls = self.asked_calls();
         let before = self.results().iter().map(|message| message.results().count()).sum();
         let all = self.results().iter().chain(further).flat_map(|message| message.results());
         let all: Vec<&ToolResult> = all.collect();
@@ -317,8 +318,8 @@ impl Round {
         (calls, found)
     }
 
-    fn paired(&self, calls: &[Unanswered], results: &[&ToolResult]) -> Vec<Answers> {
-        let candidates = calls.iter().map(Unanswered::candidate).collect();
+    fn paired(&self, calls: &[RoundCall], results: &[&ToolResult]) -> Vec<Answers> {
+        let candidates = calls.iter().map(RoundCall::candidate).collect();
         let mut round = RoundMatcher::new(candidates, self.last_asking());
         round.extend(results.iter().map(|result| Target::from(*result)));
         round.answers().to_vec()
@@ -326,15 +327,15 @@ impl Round {
 
     /// Returns each call with its result, in order, and the results that answer no call of the
     /// round.
-    fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<Leftover>) {
-        let calls = self.asked();
+    fn pair(&self) -> (Vec<(RoundCall, Option<ToolResult>)>, Vec<Leftover>) {
+        let calls = self.asked_calls();
         let messages = self.results().iter().enumerate();
         let results: Vec<(usize, &ToolResult)> = messages
             .flat_map(|(index, message)| message.results().map(move |result| (index, result)))
             .collect();
         let found: Vec<_> = results.iter().map(|(_, result)| *result).collect();
         let found = self.paired(&calls, &found);
-        let mut calls: Vec<(Unanswered, Option<ToolResult>)> =
+        let mut calls: Vec<(RoundCall, Option<ToolResult>)> =
             calls.into_iter().map(|call| (call, None)).collect();
         let mut leftover = Vec::new();
         for ((message, result), found) in results.into_iter().zip(found) {

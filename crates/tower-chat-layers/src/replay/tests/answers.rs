@@ -138,7 +138,7 @@ fn well_formed_parts_are_shared_and_replayed_like_messages_pushed_one_by_one() {
             assert_eq!(at_once.view(), one_by_one.view(), "seed {seed}, from {begin}");
             let pushed = (at_once.pushed(), one_by_one.pushed());
             assert_eq!(pushed, (messages.len(), messages.len()));
-            assert_eq!(at_once.dangling_calls(), one_by_one.dangling_calls());
+            assert_eq!(at_once.dangling_positions(), one_by_one.dangling_positions());
             assert_eq!(at_once.pending_approvals(), one_by_one.pending_approvals());
         }
     }

@@ -223,7 +223,7 @@ fn a_late_result_of_an_interrupted_call_is_shown_once() {
     open.push(&late);
     assert_eq!(format!("{} {}", sketched(&closed), sketched(&open)), expected);
 
-    assert_eq!(whole.dangling_calls().len(), 0, "these messages have no ids");
+    assert_eq!(whole.dangling_positions().len(), 0, "these messages have no ids");
     whole.push(&late);
     assert_eq!(sketched(&whole), expected);
     whole.push(&late);

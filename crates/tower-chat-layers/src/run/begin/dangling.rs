@@ -14,12 +14,12 @@ pub(super) fn warn_of_dangling(
     replay: &Replay,
     own: &[Arc<Message>],
 ) {
-    if replay.dangling_calls().is_empty() {
+    if replay.dangling_positions().is_empty() {
         return;
     }
     let mut replay = replay.clone();
     own.iter().for_each(|message| replay.push(message));
-    let dangling = replay.dangling();
+    let dangling = replay.dangling_with_visibility();
     if dangling.is_empty() {
         return;
     }

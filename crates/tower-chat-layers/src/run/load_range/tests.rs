@@ -187,7 +187,7 @@ fn replayed(
     if !history.leading.is_empty() {
         let mut leading = Replay::new(policy.replay.dangling_calls);
         leading.push_from(&history.leading, 0);
-        replay = replay.after(&leading.view());
+        replay = replay.after_prefix(&leading.view());
     }
     let summary = summary.and_then(|summary| ReplaySummary::of(history, summary.clone()));
     let context = ReplayContext::at(SystemTime::UNIX_EPOCH).with_summary(summary.as_ref());

@@ -8,7 +8,7 @@ use tower_chat_core::{
 
 /// A call of a round. Outside of [`Round`](super::Round), the call has no result yet.
 #[derive(Debug, Clone)]
-pub(in crate::replay) struct Unanswered {
+pub(in crate::replay) struct RoundCall {
     /// The position of the round's first message, which is the same for all calls of the round.
     pub(in crate::replay) position: usize,
     /// `None` if the message has no id.
@@ -18,7 +18,7 @@ pub(in crate::replay) struct Unanswered {
     pub(in crate::replay) named_by: CallPosition,
     pub(in crate::replay) call: ToolCall,
     /// Whether the answer also contains calls that need no approval.
-    pub(in crate::replay) is_beside_calls: bool,
+    pub(in crate::replay) answer_has_calls_without_approval: bool,
     pub(in crate::replay) approval: Option<ApprovalRequest>,
     /// Whether the replay contains the call, with a result that reports an interruption.
     pub(in crate::replay) is_visible: bool,
@@ -28,7 +28,7 @@ pub(in crate::replay) struct Unanswered {
     pub(super) id: String,
 }
 
-impl Unanswered {
+impl RoundCall {
     pub(in crate::replay) fn candidate(&self) -> Candidate<&str> {
         Candidate::new(&self.call, Some(self.named_by), &self.id)
     }
@@ -53,7 +53,7 @@ impl Unanswered {
 
     /// Returns the tool and the id of the call, or `None` if the call is not dangling but waits for
     /// approval.
-    pub(in crate::replay) fn dangling(&self) -> Option<(String, String)> {
+    pub(in crate::replay) fn dangling_tool_and_id(&self) -> Option<(String, String)> {
         (!self.is_pending_approval()).then(|| (self.call.name.clone(), self.id.clone()))
     }
 
