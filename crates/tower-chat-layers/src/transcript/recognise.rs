@@ -73,9 +73,9 @@ pub(super) fn recognise_after_cut(
                 return Err(TranscriptError::Diverged { position });
             };
             let leading = sent.iter().take_while(|message| is_system(message)).count();
-            let mut rest = sent.take(leading.min(cut));
-            rest.append(&sent.skip(cut));
-            recognise_from(stored, &rest, is_retry).map_err(|error| match error {
+            let mut without_pruned = sent.take(leading.min(cut));
+            without_pruned.append(&sent.skip(cut));
+            recognise_from(stored, &without_pruned, is_retry).map_err(|error| match error {
                 TranscriptError::Diverged { .. } => TranscriptError::Diverged { position },
                 TranscriptError::NothingNew => TranscriptError::NothingNew,
             })
@@ -90,8 +90,8 @@ fn cut_in(stored: &Messages, sent: &Messages) -> Option<usize> {
     let end = StoredEnd::of(stored);
     let views = [View::verbatim(stored, sent, &end), View::of_client(stored, sent)];
     views.iter().find_map(|view| {
-        let whole = view.position_of(&view.known);
-        whole.or_else(|| view.position_of(view.before_answer()?))
+        let position = view.position_of(&view.known);
+        position.or_else(|| view.position_of(view.before_answer()?))
     })
 }
 
@@ -109,7 +109,7 @@ fn recognise_from(
     let end = StoredEnd::of(stored);
     let views = [View::verbatim(stored, sent, &end), View::of_client(stored, sent)];
     for view in &views {
-        match view.beyond(&view.known, sent) {
+        match view.after_repeated(&view.known, sent) {
             Some(new) if new.is_empty() && end.is_answered() => {
                 return Err(TranscriptError::NothingNew);
             }
@@ -118,7 +118,7 @@ fn recognise_from(
         }
     }
     for view in &views {
-        let asked_again = view.before_answer().and_then(|before| view.beyond(before, sent));
+        let asked_again = view.before_answer().and_then(|before| view.after_repeated(before, sent));
         match asked_again {
             Some(new) if end.may_be_unseen => return Ok(Recognised::New(new)),
             Some(new) if new.is_empty() && (is_retry || view.repeats_an_answer()) => {
@@ -127,14 +127,14 @@ fn recognise_from(
             _ => {}
         }
     }
-    let is_other_way =
+    let has_different_answers =
         |view: &View| view.repeats_an_answer() && view.known.iter().any(Entry::is_assistant);
-    if views.iter().any(is_other_way) {
+    if views.iter().any(has_different_answers) {
         let position = views.iter().map(View::diverges_at).max().unwrap_or_default();
         return Err(TranscriptError::Diverged { position });
     }
     let [_, view] = &views;
-    let new = view.from(&view.known, sent, view.leading);
+    let new = view.messages_from(&view.known, sent, view.leading);
     if new.is_empty() { Err(TranscriptError::NothingNew) } else { Ok(Recognised::New(new)) }
 }
 
@@ -244,21 +244,21 @@ impl View {
 
     /// Returns the messages after the repeated ones, or `None` if the request does not begin with
     /// the end of `known`.
-    fn beyond(&self, known: &[Entry], sent: &Messages) -> Option<Messages> {
-        let whole =
+    fn after_repeated(&self, known: &[Entry], sent: &Messages) -> Option<Messages> {
+        let all =
             overlap(&known.iter().collect::<Vec<_>>(), &self.entries.iter().collect::<Vec<_>>());
-        if whole.at_end > self.leading {
-            return Some(sent.skip(whole.at_end));
+        if all.at_end > self.leading {
+            return Some(sent.skip(all.at_end));
         }
         // The client may have changed or moved system messages.
-        let (positions, overlap) = self.spoken(known);
+        let (positions, overlap) = self.without_system(known);
         let last = positions.get(overlap.at_end.checked_sub(1)?)?;
-        Some(self.from(known, sent, last + 1))
+        Some(self.messages_from(known, sent, last + 1))
     }
 
     /// Returns the positions of all messages except system messages, and how many of them repeat
     /// `known`.
-    fn spoken(&self, known: &[Entry]) -> (Vec<usize>, Overlap) {
+    fn without_system(&self, known: &[Entry]) -> (Vec<usize>, Overlap) {
         let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
         let (positions, entries): (Vec<usize>, Vec<&Entry>) =
             self.entries.iter().enumerate().filter(|(_, entry)| !entry.is_system()).unzip();
@@ -267,7 +267,7 @@ impl View {
     }
 
     /// Returns the messages from a position on, after the leading system messages if these are new.
-    fn from(&self, known: &[Entry], sent: &Messages, position: usize) -> Messages {
+    fn messages_from(&self, known: &[Entry], sent: &Messages, position: usize) -> Messages {
         let system = known.iter().rev().skip_while(|known| !known.is_system());
         let mut in_force: Vec<&Entry> = system.take_while(|known| known.is_system()).collect();
         in_force.reverse();
@@ -295,7 +295,7 @@ impl View {
     }
 
     fn diverges_at(&self) -> usize {
-        let (positions, overlap) = self.spoken(&self.known);
+        let (positions, overlap) = self.without_system(&self.known);
         positions.get(overlap.anywhere).copied().unwrap_or(self.entries.len())
     }
 }

@@ -104,7 +104,7 @@ fn is_before_answer(stored: &Atoms<'_>, position: usize) -> bool {
 
 /// Returns the positions of the first atom of the request that differs, and of the stored atom that
 /// it should repeat.
-pub(super) fn where_it_differs(
+pub(super) fn first_difference(
     stored: &Atoms<'_>,
     request: &Atoms<'_>,
     furthest: Furthest,

@@ -59,7 +59,7 @@ pub(super) struct Utterance<'m> {
 pub(super) struct Call<'m> {
     id: Option<&'m str>,
     /// The id that is unique in the message.
-    effective: Cow<'m, str>,
+    unique_id: Cow<'m, str>,
     name: &'m str,
 }
 
@@ -294,9 +294,9 @@ impl Atom<'_> {
 impl<'m> Utterance<'m> {
     fn of(message: &'m Message) -> Self {
         let ids = ids_of_calls(message);
-        let calls = message.asked_calls().zip(ids).map(|(call, effective)| {
+        let calls = message.asked_calls().zip(ids).map(|(call, unique_id)| {
             let id = call.id.as_deref().filter(|id| !id.is_empty());
-            Call { id, effective, name: &call.name }
+            Call { id, unique_id, name: &call.name }
         });
         Self {
             message,
@@ -310,7 +310,7 @@ impl<'m> Utterance<'m> {
 impl Call<'_> {
     fn is_answered_by(&self, result: Option<&str>) -> bool {
         match (self.id, result) {
-            (Some(id), Some(result)) => id == result || self.effective == result,
+            (Some(id), Some(result)) => id == result || self.unique_id == result,
             _ => true,
         }
     }
@@ -352,26 +352,26 @@ fn texts(message: &Message) -> impl Iterator<Item = &str> {
     message.parts.iter().filter_map(Part::as_text).filter(|text| !text.trim().is_empty())
 }
 
-pub(super) fn have_same_text(one: &Message, other: &Message) -> bool {
-    is_same_text(texts(one), texts(other))
+pub(super) fn have_same_text(first: &Message, second: &Message) -> bool {
+    is_same_text(texts(first), texts(second))
 }
 
 /// Compares texts without the white space around each part, because loops join the parts with
 /// different white space.
 fn is_same_text<'t>(
-    one: impl Iterator<Item = &'t str>,
-    other: impl Iterator<Item = &'t str>,
+    first: impl Iterator<Item = &'t str>,
+    second: impl Iterator<Item = &'t str>,
 ) -> bool {
-    let mut one = one.map(str::trim).filter(|text| !text.is_empty());
-    let mut other = other.map(str::trim).filter(|text| !text.is_empty());
+    let mut first = first.map(str::trim).filter(|text| !text.is_empty());
+    let mut second = second.map(str::trim).filter(|text| !text.is_empty());
     let (mut left, mut right) = ("", "");
     loop {
         if left.is_empty() {
-            left = one.next().unwrap_or_default();
+            left = first.next().unwrap_or_default();
             right = right.trim_start();
         }
         if right.is_empty() {
-            right = other.next().unwrap_or_default();
+            right = second.next().unwrap_or_default();
             left = left.trim_start();
         }
         if left.is_empty() || right.is_empty() {

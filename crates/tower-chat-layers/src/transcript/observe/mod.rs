@@ -19,7 +19,7 @@ use tower_chat_core::{Message, Messages, RunId, ToolResult};
 
 pub use self::difference::{DifferenceKind, TranscriptDifference};
 use self::{
-    align::{Alignment, align, where_it_differs},
+    align::{Alignment, align, first_difference},
     atom::{
         Atom, Atoms, Content, have_same_text, is_answer, is_statement, is_system, without_results,
     },
@@ -156,13 +156,13 @@ impl<'c> Comparison<'c> {
         sent: &'c [Arc<Message>],
     ) -> Self {
         let leading = leading_system(sent);
-        let rest: Vec<_> = sent.iter().skip(leading).collect();
+        let without_leading: Vec<_> = sent.iter().skip(leading).collect();
         Self {
             stored,
             sent,
             leading,
             known: Atoms::of_stored(tail),
-            request: Atoms::of_request(&rest),
+            request: Atoms::of_request(&without_leading),
             begins_at_cut: stored.is_pruned && tail.len() == stored.len(),
         }
     }
@@ -191,7 +191,7 @@ impl<'c> Comparison<'c> {
         if self.repeats(&alignment, has_ids) {
             return Some(Ok(self.new_from(request.len(), Step::Repeat)));
         }
-        Some(self.beyond(alignment.at_end?))
+        Some(self.observe_after(alignment.at_end?))
     }
 
     /// Returns whether the whole request repeats the final stored messages and ends with a message
@@ -217,9 +217,12 @@ impl<'c> Comparison<'c> {
         let request = &*self.request.all;
         // The alignment at the end is wrong if the rest of the request contains an answer that is
         // not stored.
-        let beyond = alignment.at_end.and_then(|end| request.get(end..));
-        let beyond = beyond.filter(|beyond| !beyond.iter().any(Atom::is_statement));
-        if beyond.is_some_and(|beyond| self.known.has_open_calls_for(beyond)) {
+        let after_repeated = alignment.at_end.and_then(|end| request.get(end..));
+        let after_repeated =
+            after_repeated.filter(|after_repeated| !after_repeated.iter().any(Atom::is_statement));
+        if after_repeated
+            .is_some_and(|after_repeated| self.known.has_open_calls_for(after_repeated))
+        {
             return false;
         }
         let shows_answers = has_ids || request.iter().any(|atom| !atom.is_of_caller());
@@ -230,19 +233,19 @@ impl<'c> Comparison<'c> {
             }
             // The request may also be new, because a user may send the same text twice.
             StoredRun::Unknown => {
-                beyond.is_none()
+                after_repeated.is_none()
                     && self.known.last_user().is_none_or(|last| covered > last)
                     && (shows_answers || !self.known.is_answered())
             }
         }
     }
 
-    fn beyond(&self, end: usize) -> Result<Observed, TranscriptDifference> {
-        let rest = self.request.all.get(end..).unwrap_or_default();
+    fn observe_after(&self, end: usize) -> Result<Observed, TranscriptDifference> {
+        let new = self.request.all.get(end..).unwrap_or_default();
         let is_known = matches!(self.stored.run, StoredRun::Known { .. });
-        match rest.iter().find(|atom| atom.is_statement()) {
+        match new.iter().find(|atom| atom.is_statement()) {
             Some(added) if is_known => Err(self.difference(added, None)),
-            Some(_) | None => Ok(self.new_from(end, self.step_of_new(rest))),
+            Some(_) | None => Ok(self.new_from(end, self.step_of_new(new))),
         }
     }
 
@@ -265,7 +268,7 @@ impl<'c> Comparison<'c> {
         if !is_known && !repeats_some {
             return Ok(self.new_from(0, Step::Begin));
         }
-        let (sent, stored) = where_it_differs(&self.known, &self.request, furthest);
+        let (sent, stored) = first_difference(&self.known, &self.request, furthest);
         let sent = request.get(sent).unwrap_or(statement);
         let stored = stored.and_then(|position| self.known.all.get(position));
         Err(self.difference(sent, stored))
