@@ -198,7 +198,7 @@ impl RunLog {
             if named != result.call {
                 changed.get_or_insert_with(|| Box::new(result.clone())).call = named;
             }
-            let report = report.unwrap_or_else(|| ToolReport::of(result));
+            let report = report.unwrap_or_else(|| ToolReport::of_result(result));
             let mut row = position.row(asked, report, changed_error);
             row.result = match sequence {
                 Some(sequence) => {

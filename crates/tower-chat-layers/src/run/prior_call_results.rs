@@ -113,9 +113,9 @@ pub(super) async fn reports_of_recorded_results(
         let of_message: Vec<_> =
             (0..).zip(message.results()).map(|it| (it, of_result(it))).collect();
         if of_message.iter().any(|(_, report)| report.is_some()) {
-            let or_result = of_message
-                .into_iter()
-                .map(|((_, result), report)| report.unwrap_or_else(|| ToolReport::of(result)));
+            let or_result = of_message.into_iter().map(|((_, result), report)| {
+                report.unwrap_or_else(|| ToolReport::of_result(result))
+            });
             reports.push((position, or_result.collect()));
         }
     }

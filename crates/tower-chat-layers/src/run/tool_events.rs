@@ -207,7 +207,7 @@ impl RunLog {
             for (result, asked) in message.results().zip(asked) {
                 let report = reports.next().cloned();
                 let Some(asked) = asked.filter(|asked| !asked.needed_approval) else { continue };
-                let report = report.unwrap_or_else(|| ToolReport::of(result));
+                let report = report.unwrap_or_else(|| ToolReport::of_result(result));
                 outcomes.push((asked.call_position, result.clone(), report));
             }
         }

@@ -144,7 +144,7 @@ impl ToolContext {
     /// # let _ = search;
     /// ```
     pub fn take_source_numbers(&self, count: u64) -> Range<u64> {
-        self.run.source_numbers.take(count)
+        self.run.source_numbers.allocate(count)
     }
 
     /// Returns the handle of the run. A task can queue messages by this handle after the tool has

@@ -17,9 +17,9 @@ pub(crate) struct PendingCall(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    stands: Stands,
+    source: CallSource,
     /// `None` if the result uses the id from the provider.
-    made_id: Option<String>,
+    result_id: Option<String>,
     position: Option<CallOfRun>,
     /// Whether the result must contain the position of the call. The id alone does not identify the
     /// call if several messages of the answer contain calls, or if a later run stores the result.
@@ -28,10 +28,10 @@ struct Inner {
 }
 
 #[derive(Clone)]
-enum Stands {
+enum CallSource {
     /// The call is the part with this index in the message.
-    In(Arc<Message>, usize),
-    Alone(ToolCall),
+    MessagePart(Arc<Message>, usize),
+    Call(ToolCall),
 }
 
 impl PendingCall {
@@ -56,8 +56,8 @@ impl PendingCall {
                     continue;
                 }
                 calls.push(Self(Arc::new(Inner {
-                    stands: Stands::In(message.clone(), position),
-                    made_id: match id {
+                    source: CallSource::MessagePart(message.clone(), position),
+                    result_id: match id {
                         Cow::Borrowed(_) => None,
                         Cow::Owned(made) => Some(made),
                     },
@@ -71,12 +71,12 @@ impl PendingCall {
     }
 
     /// Creates a call of an earlier run. `id` is the id by which the result refers to the call.
-    pub(crate) fn alone(call: ToolCall, id: String, position: Option<CallOfRun>) -> Self {
-        let (stands, made_id) = (Stands::Alone(call), Some(id));
+    pub(crate) fn of_earlier_run(call: ToolCall, id: String, position: Option<CallOfRun>) -> Self {
+        let (source, result_id) = (CallSource::Call(call), Some(id));
         let has_arguments_of_decision = false;
         Self(Arc::new(Inner {
-            stands,
-            made_id,
+            source,
+            result_id,
             position,
             is_named: true,
             has_arguments_of_decision,
@@ -86,8 +86,8 @@ impl PendingCall {
     pub(crate) fn with_arguments_of_decision(&self, arguments: &str) -> Self {
         let mut call = self.call().clone();
         arguments.clone_into(&mut call.arguments);
-        let stands = Stands::Alone(call);
-        Self(Arc::new(Inner { stands, has_arguments_of_decision: true, ..(*self.0).clone() }))
+        let source = CallSource::Call(call);
+        Self(Arc::new(Inner { source, has_arguments_of_decision: true, ..(*self.0).clone() }))
     }
 
     /// Returns whether the arguments are from the approval response, and not from the model.
@@ -95,7 +95,7 @@ impl PendingCall {
         self.0.has_arguments_of_decision
     }
 
-    pub(crate) fn at(&self, position: Option<CallOfRun>) -> Self {
+    pub(crate) fn with_position(&self, position: Option<CallOfRun>) -> Self {
         if self.0.position == position {
             return self.clone();
         }
@@ -114,14 +114,14 @@ impl PendingCall {
 
     /// Returns the call with the arguments with which it is executed.
     pub(crate) fn call(&self) -> &ToolCall {
-        match &self.0.stands {
-            Stands::In(message, part) => match message.parts.get(*part) {
+        match &self.0.source {
+            CallSource::MessagePart(message, part) => match message.parts.get(*part) {
                 Some(Part::ToolCall(call)) => call,
                 _ => unreachable!(
                     "the part was a call when it was found, and shared messages do not change"
                 ),
             },
-            Stands::Alone(call) => call,
+            CallSource::Call(call) => call,
         }
     }
 
@@ -131,6 +131,6 @@ impl PendingCall {
 
     /// Returns the id by which the result refers to the call.
     pub(crate) fn id(&self) -> &str {
-        self.0.made_id.as_deref().or(self.call().id.as_deref()).unwrap_or_default()
+        self.0.result_id.as_deref().or(self.call().id.as_deref()).unwrap_or_default()
     }
 }

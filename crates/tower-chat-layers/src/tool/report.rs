@@ -40,13 +40,13 @@ impl ToolReport {
         Self { status, error: None, started_at: None, finished_at: None, source }
     }
 
-    pub(crate) fn from(source: ResultSource, status: ToolStatus) -> Self {
+    pub(crate) fn with_source(source: ResultSource, status: ToolStatus) -> Self {
         Self { source, ..Self::not_run(status) }
     }
 
-    pub(crate) fn of(result: &ToolResult) -> Self {
+    pub(crate) fn of_result(result: &ToolResult) -> Self {
         let status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
-        Self::from(ResultSource::Tool, status)
+        Self::with_source(ResultSource::Tool, status)
     }
 }
 

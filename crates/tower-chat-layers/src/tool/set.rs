@@ -50,7 +50,7 @@ impl Tools {
     #[must_use]
     pub fn with(self, tool: impl Tool) -> Self {
         let definition = tool.definition().clone();
-        self.put(definition, Some(Arc::new(tool)))
+        self.insert(definition, Some(Arc::new(tool)))
     }
 
     /// Adds a tool, unless the set contains a tool with the same name. Use this method for tools
@@ -73,7 +73,7 @@ impl Tools {
     /// then wait for approval and for the caller's results.
     #[must_use]
     pub fn declare(self, definition: ToolDefinition) -> Self {
-        self.put(definition, None)
+        self.insert(definition, None)
     }
 
     /// Returns the number of tools, including declared ones.
@@ -124,7 +124,7 @@ impl Tools {
         self.0.indexes.get(name).copied()
     }
 
-    fn put(mut self, definition: ToolDefinition, tool: Option<Arc<dyn Tool>>) -> Self {
+    fn insert(mut self, definition: ToolDefinition, tool: Option<Arc<dyn Tool>>) -> Self {
         let set = Arc::make_mut(&mut self.0);
         let index = *set.indexes.entry(definition.name.clone()).or_insert(set.definitions.len());
         if let (Some(old), Some(old_tool)) =

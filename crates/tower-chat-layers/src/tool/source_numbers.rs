@@ -16,11 +16,11 @@ pub(crate) struct SourceNumbers {
 }
 
 impl SourceNumbers {
-    pub(crate) fn from(first: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+    pub(crate) fn starting_at(first: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { first: Box::new(first), next: Mutex::default() }
     }
 
-    pub(crate) fn take(&self, count: u64) -> Range<u64> {
+    pub(crate) fn allocate(&self, count: u64) -> Range<u64> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let start = next.unwrap_or_else(&self.first);
         let end = start.saturating_add(count);

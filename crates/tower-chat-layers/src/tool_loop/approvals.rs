@@ -181,7 +181,7 @@ fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCal
         false => ToolStatus::Ok,
     });
     let PendingApproval { call_position, request, call_id } = waiting;
-    let pending = PendingCall::alone(request.call, call_id, call_position);
+    let pending = PendingCall::of_earlier_run(request.call, call_id, call_position);
     PlannedCall { pending, action: Action::Reuse(Box::new((result, report))) }
 }
 
@@ -206,7 +206,7 @@ fn planned(
     rules: Option<&CallRules<'_>>,
 ) -> PlannedCall {
     let PendingApproval { call_position, request, call_id } = waiting;
-    let mut pending = PendingCall::alone(request.call, call_id, call_position);
+    let mut pending = PendingCall::of_earlier_run(request.call, call_id, call_position);
     match decision {
         Some(decision) if !decision.approved => {
             return PlannedCall::rejected(pending, decision.reason.clone());

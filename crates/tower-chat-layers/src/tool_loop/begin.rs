@@ -183,7 +183,7 @@ fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: Run
 
 /// Returns the source numbers after those in the loaded conversation and in the request.
 fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
-    SourceNumbers::from(move || next_source_number(&run, &messages))
+    SourceNumbers::starting_at(move || next_source_number(&run, &messages))
 }
 
 /// Finds a persister below, by polling the service for readiness. Returns `false` if the run needs

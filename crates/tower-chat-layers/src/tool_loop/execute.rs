@@ -232,7 +232,8 @@ impl Executor<'_> {
         tool: Arc<dyn Tool>,
     ) -> Outcome {
         let position = pending.position();
-        let call = pending.at(position.and_then(|it| position_across_attempts(self.run, it)));
+        let call =
+            pending.with_position(position.and_then(|it| position_across_attempts(self.run, it)));
         let position_in_round = (self.round_index, sequence_index);
         let context = ToolContext::new(self.context.clone(), call, position_in_round);
         let handle = context.run_handle().clone();
@@ -313,13 +314,13 @@ impl Executor<'_> {
             (true, false) => ToolStatus::Error,
             (false, false) => ToolStatus::Ok,
         };
-        let mut report = ToolReport::from(ResultSource::Tool, status);
+        let mut report = ToolReport::with_source(ResultSource::Tool, status);
         report.error = failure.as_ref().map(|failure| failure.source.to_string());
         Outcome { result: result(pending, output), report, failure, terminate }
     }
 
     fn failed(&self, pending: &PendingCall, error: BoxError) -> Outcome {
-        let mut report = ToolReport::from(ResultSource::Tool, ToolStatus::Error);
+        let mut report = ToolReport::with_source(ResultSource::Tool, ToolStatus::Error);
         report.error = Some(Chain(&*error).to_string());
         tracing::warn!(
             conversation = self.context.conversation().map(tracing::field::display),

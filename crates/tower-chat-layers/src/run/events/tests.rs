@@ -198,7 +198,7 @@ fn outcome(log: &RunLog, index: usize) -> ToolOutcome {
     let asking = log.conversation.added.iter().rfind(|it| it.calls().next().is_some());
     let message = asking.map_or(MessageId { run: run(), index: 1 }, |asking| asking.id.unwrap());
     let result = ToolResult::new(format!("c{}", index + 1), format!("r{}", index + 1));
-    let report = ToolReport::of(&result);
+    let report = ToolReport::of_result(&result);
     ((message, index), result, report)
 }
 
