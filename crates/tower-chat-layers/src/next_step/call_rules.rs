@@ -80,7 +80,7 @@ impl CallRules<'_> {
             let is_asking = answer.iter().any(|message| asks_for_approval(message));
             return match (is_asking, is_paused(answer)) {
                 (true, _) => NextStep::ReturnCalls,
-                (false, true) => NextStep::GoOn,
+                (false, true) => NextStep::ContinuePaused,
                 (false, false) => NextStep::Finish,
             };
         }

@@ -34,7 +34,7 @@ pub(crate) enum NextStep {
     CallAgain,
     /// The tool loop calls the model again with the same messages and the paused answer, which the
     /// next answer continues.
-    GoOn,
+    ContinuePaused,
     /// The run ends, and approval requests replace the calls of the answer.
     AskApproval,
     /// The run ends, and the caller receives the calls of the answer, or the approval requests by
@@ -46,7 +46,7 @@ pub(crate) enum NextStep {
 impl NextStep {
     pub(crate) fn ends_run(&self) -> bool {
         match self {
-            Self::RunTools(_) | Self::CallAgain | Self::GoOn => false,
+            Self::RunTools(_) | Self::CallAgain | Self::ContinuePaused => false,
             Self::AskApproval | Self::ReturnCalls | Self::Finish => true,
         }
     }
@@ -107,8 +107,10 @@ impl LoopPolicy {
                 charge(&mut calls, self.tool_calls, self.max_calls);
                 NextStep::RunTools(calls)
             }
-            NextStep::Finish | NextStep::GoOn if self.handle.has_queued() => NextStep::CallAgain,
-            NextStep::GoOn if self.pauses_left == 0 => {
+            NextStep::Finish | NextStep::ContinuePaused if self.handle.has_queued() => {
+                NextStep::CallAgain
+            }
+            NextStep::ContinuePaused if self.pauses_left == 0 => {
                 tracing::warn!(
                     "the answer of the model is paused, and {MAX_PAUSES} paused answers of the run were continued \
                      before: the run ends with this answer"

@@ -261,7 +261,7 @@ pub(super) fn approved(
         }
         let policy = request.extensions.get::<UnknownCalls>().cloned();
         let policy = policy.unwrap_or_else(|| run.policy().journal.unknown_calls.clone());
-        resume::settle(&mut calls, &known, &policy, (run.key(), run.id()))?;
+        resume::apply_recorded_outcomes(&mut calls, &known, &policy, (run.key(), run.id()))?;
         for call in &calls {
             match (&call.action, call.pending.position()) {
                 (Action::Run(tool), Some(position)) => {

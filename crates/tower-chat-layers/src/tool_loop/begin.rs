@@ -15,10 +15,10 @@ use super::{
     ToolLoopError,
     approvals::{Approved, approved},
     counters::RunCounters,
+    loop_run::{LoopRun, Phase},
     options::CallOptions,
     outcomes::Outcomes,
     resume,
-    rounds::{Phase, Rounds},
     settings::Settings,
     transcript::Transcript,
 };
@@ -34,7 +34,7 @@ use crate::{
     tool::{CallOfRun, PendingCall, RunContext, SourceNumbers},
 };
 
-impl<S> Rounds<S> {
+impl<S> LoopRun<S> {
     pub(super) fn new(
         ready: S,
         settings: Arc<Settings>,
@@ -80,7 +80,7 @@ impl<S> Rounds<S> {
             extensions.insert(run.clone());
         }
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
-        let mut rounds = Self {
+        let mut loop_run = Self {
             service: ready,
             is_ready: true,
             settings,
@@ -101,8 +101,8 @@ impl<S> Rounds<S> {
             queued_in_flight: Vec::new(),
             counters,
         };
-        rounds.resume(interrupted, unknown_calls)?;
-        Ok(rounds)
+        loop_run.resume(interrupted, unknown_calls)?;
+        Ok(loop_run)
     }
 
     /// Continues after the response at which an earlier attempt was interrupted, if there is one.
@@ -128,14 +128,14 @@ impl<S> Rounds<S> {
         self.phase = match self.rules().step_after(&response, is_settled) {
             NextStep::RunTools(calls) => {
                 let mut calls = self.counters.charged(calls, self.settings.max_calls);
-                self.settle(&mut calls, &known, unknown_calls)?;
+                self.apply_recorded_outcomes(&mut calls, &known, unknown_calls)?;
                 Phase::Running { calls, finish }
             }
             // Hooks have removed all calls of this response.
             NextStep::Finish if response.last().is_some_and(|last| is_without_calls(last)) => {
                 Phase::Calling
             }
-            NextStep::CallAgain | NextStep::GoOn => Phase::Calling,
+            NextStep::CallAgain | NextStep::ContinuePaused => Phase::Calling,
             NextStep::AskApproval | NextStep::ReturnCalls | NextStep::Finish => {
                 Phase::Finishing(finish)
             }
@@ -143,7 +143,7 @@ impl<S> Rounds<S> {
         Ok(())
     }
 
-    fn settle(
+    fn apply_recorded_outcomes(
         &self,
         calls: &mut [PlannedCall],
         known: &HashMap<CallOfRun, CallOutcome>,
@@ -151,7 +151,7 @@ impl<S> Rounds<S> {
     ) -> Result<(), ToolLoopError> {
         let run = &self.run;
         let policy = unknown_calls.unwrap_or_else(|| run.policy().journal.unknown_calls.clone());
-        resume::settle(calls, known, &policy, (run.key(), run.id()))
+        resume::apply_recorded_outcomes(calls, known, &policy, (run.key(), run.id()))
     }
 }
 
@@ -177,7 +177,7 @@ fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: Run
     if run.store().is_some() && has_persister {
         Transcript::only_unsent(request, run_id, || run.log().assigned_ids())
     } else {
-        Transcript::whole(request, run_id)
+        Transcript::with_whole_history(request, run_id)
     }
 }
 

@@ -9,7 +9,7 @@ use tower_service::Service;
 use super::{
     ToolLoopError,
     begin::check_layers,
-    rounds::{Phase, Reading, Rounds},
+    loop_run::{LoopRun, Phase, Reading},
     settings::Settings,
     stop::refuse_stopped,
 };
@@ -40,8 +40,8 @@ where
     let streamed = request.options.stream;
     let run = Run::begun_by_layer(&request).cloned();
     yield_if_large(request.messages().iter_from(request.history_len())).await;
-    let mut rounds = match Rounds::new(ready, settings, has_persister, request) {
-        Ok(rounds) => rounds,
+    let mut loop_run = match LoopRun::new(ready, settings, has_persister, request) {
+        Ok(loop_run) => loop_run,
         Err(error) => {
             let keeps_run =
                 matches!(error.downcast_ref(), Some(ToolLoopError::UnknownCalls { .. }));
@@ -52,22 +52,22 @@ where
         }
     };
     if !streamed {
-        return rounds.collect().await;
+        return loop_run.collect().await;
     }
-    if let Err(error) = rounds.head().await {
-        return Err(rounds.with_added(error));
+    if let Err(error) = loop_run.advance_to_first_answer().await {
+        return Err(loop_run.with_added_messages(error));
     }
-    if rounds.is_complete() {
-        return rounds.collect().await;
+    if loop_run.is_complete() {
+        return loop_run.collect().await;
     }
-    let updates = stream::unfold(Box::new(rounds), |mut rounds| async move {
-        let update = rounds.next().await?;
-        Some((update, rounds))
+    let updates = stream::unfold(Box::new(loop_run), |mut loop_run| async move {
+        let update = loop_run.next().await?;
+        Some((update, loop_run))
     });
     Ok(ChatResponse::forward(updates))
 }
 
-impl<S> Rounds<S>
+impl<S> LoopRun<S>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -86,7 +86,7 @@ where
     }
 
     /// Advances until the first service call is answered, or the run ends before it.
-    async fn head(&mut self) -> Result<(), BoxError> {
+    async fn advance_to_first_answer(&mut self) -> Result<(), BoxError> {
         while self.counters.service_calls == 0 && !self.is_complete() {
             self.advance().await?;
         }
@@ -100,7 +100,7 @@ where
 
     async fn next(&mut self) -> Option<Result<ChatUpdate, BoxError>> {
         loop {
-            if !matches!(self.phase, Phase::Reading(Reading { is_held: true, .. }))
+            if !matches!(self.phase, Phase::Reading(Reading { holds_updates: true, .. }))
                 && let Some(update) = self.updates.pop_front()
             {
                 return Some(Ok(update));
@@ -112,8 +112,8 @@ where
                 };
             }
             if let Err(error) = self.advance().await {
-                let error = self.with_added(error);
-                self.give_up();
+                let error = self.with_added_messages(error);
+                self.end_now();
                 self.updates.clear();
                 return Some(Err(error));
             }

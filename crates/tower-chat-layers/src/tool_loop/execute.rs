@@ -63,8 +63,10 @@ impl Executor<'_> {
             return Ok(());
         }
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
-        let starts =
-            calls.iter().take(at_once).filter_map(|call| self.noted(call.pending.position()));
+        let starts = calls
+            .iter()
+            .take(at_once)
+            .filter_map(|call| self.recorded_position(call.pending.position()));
         let starts: Vec<_> = starts.collect();
         if !starts.is_empty() {
             tools_started(self.run, starts).await?;
@@ -87,22 +89,22 @@ impl Executor<'_> {
             let outcome = self.run(sequence_index, pending, tool).await;
             let next = nexts.next().flatten();
             let ends_batch = outcome.ends_batch();
-            let noted = match outcome.of(self.noted(position)) {
-                Some(of_call) => {
+            let write = match outcome.tool_outcome_at(self.recorded_position(position)) {
+                Some(tool_outcome) => {
                     let is_last = ends_batch || self.context.handle.is_stopped();
                     let next = next.filter(|_| !is_last);
                     // The write of the first outcome also contains the outcomes of the calls that
                     // did not run.
                     let beside = std::mem::take(&mut not_run);
-                    Some(tool_finished(self.run, of_call, beside, next, outcome.terminate))
+                    Some(tool_finished(self.run, tool_outcome, beside, next, outcome.terminate))
                 }
                 None => None,
             };
             // The outcome is added before its write is durable, because [`Outcomes::stop`]
             // must find the outcome if the run is stopped in the meantime.
             outcomes.add(sequence_index, outcome);
-            if let Some(noted) = noted {
-                noted.await?;
+            if let Some(write) = write {
+                write.await?;
             }
             if ends_batch {
                 break;
@@ -129,43 +131,45 @@ impl Executor<'_> {
             Some((sequence_index, position, self.run(sequence_index, pending, tool).await))
         };
         let mut running: FuturesUnordered<_> = calls.into_iter().map(run).collect();
-        let mut noting = FuturesUnordered::new();
+        let mut writes = FuturesUnordered::new();
         let mut failure = None;
         loop {
             consume_budget().await;
             let step = poll_fn(|cx| {
                 // The writes are polled before the tools, because the number of durable outcomes
                 // decides whether the write of the next outcome may end the run.
-                if let Poll::Ready(Some(noted)) = noting.poll_next_unpin(cx) {
-                    return Poll::Ready(Some(Step::Noted(noted)));
+                if let Poll::Ready(Some(write)) = writes.poll_next_unpin(cx) {
+                    return Poll::Ready(Some(Step::WriteEnded(write)));
                 }
                 match running.poll_next_unpin(cx) {
-                    Poll::Ready(Some(ran)) => Poll::Ready(Some(Step::Ran(ran.map(Box::new)))),
-                    Poll::Ready(None) if noting.is_empty() => Poll::Ready(None),
+                    Poll::Ready(Some(ended_call)) => {
+                        Poll::Ready(Some(Step::CallEnded(ended_call.map(Box::new))))
+                    }
+                    Poll::Ready(None) if writes.is_empty() => Poll::Ready(None),
                     Poll::Ready(None) | Poll::Pending => Poll::Pending,
                 }
             });
             match step.await {
                 None => break,
-                Some(Step::Noted(Ok(()))) => durable += 1,
-                Some(Step::Noted(Err(error))) => _ = failure.get_or_insert(error),
+                Some(Step::WriteEnded(Ok(()))) => durable += 1,
+                Some(Step::WriteEnded(Err(error))) => _ = failure.get_or_insert(error),
                 // The run was stopped before the tool started.
-                Some(Step::Ran(None)) => {}
-                Some(Step::Ran(Some(ran))) => {
-                    let (index, position, outcome) = *ran;
+                Some(Step::CallEnded(None)) => {}
+                Some(Step::CallEnded(Some(ended_call))) => {
+                    let (index, position, outcome) = *ended_call;
                     ended += 1;
-                    let of_call = outcome.of(self.noted(position));
+                    let tool_outcome = outcome.tool_outcome_at(self.recorded_position(position));
                     // The outcome is added before its write is durable, because [`Outcomes::stop`]
                     // must find the outcome if the run is stopped in the meantime.
                     outcomes.add(index, outcome);
-                    let Some(of_call) = of_call else { continue };
+                    let Some(tool_outcome) = tool_outcome else { continue };
                     // The last write ends the run, but only if all other outcomes are durable.
                     let is_last = ended == to_run && durable + 1 == to_run;
                     let ends_run = outcomes.terminate && is_last;
                     // The write of the first outcome also contains the outcomes of the calls that
                     // did not run.
                     let beside = std::mem::take(&mut not_run);
-                    noting.push(tool_finished(self.run, of_call, beside, None, ends_run));
+                    writes.push(tool_finished(self.run, tool_outcome, beside, None, ends_run));
                 }
             }
         }
@@ -181,7 +185,7 @@ impl Executor<'_> {
         if self.context.handle.is_stopped() {
             return false;
         }
-        started.note(sequence_index, position, self.clock.now());
+        started.note_start(sequence_index, position, self.clock.now());
         if let Some(position) = position {
             self.run.log().note_tool_begun(position);
         }
@@ -213,14 +217,14 @@ impl Executor<'_> {
                 },
                 Action::Reuse(reused) => self.reused(&pending, *reused),
             };
-            not_run.extend(outcome.of(self.noted(pending.position())));
+            not_run.extend(outcome.tool_outcome_at(self.recorded_position(pending.position())));
             outcomes.add(sequence_index, outcome);
         }
         (to_run, not_run)
     }
 
     /// Returns `position` if the run records the call.
-    fn noted(&self, position: Option<CallOfRun>) -> Option<CallOfRun> {
+    fn recorded_position(&self, position: Option<CallOfRun>) -> Option<CallOfRun> {
         let run = self.run;
         position.filter(|position| run.store().is_some() && run.log().records_call(*position))
     }
@@ -362,8 +366,8 @@ fn changed_arguments(arguments: &str) -> String {
 }
 
 enum Step {
-    Ran(Option<Box<(usize, Option<CallOfRun>, Outcome)>>),
-    Noted(Result<(), PersistenceError>),
+    CallEnded(Option<Box<(usize, Option<CallOfRun>, Outcome)>>),
+    WriteEnded(Result<(), PersistenceError>),
 }
 
 async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOutput, BoxError> {

@@ -32,16 +32,21 @@ pub(super) struct Started(Arc<Mutex<HashMap<usize, StartedTool>>>);
 #[derive(Debug, Clone, Copy)]
 struct StartedTool {
     call: Option<CallOfRun>,
-    at: SystemTime,
+    started_at: SystemTime,
 }
 
 impl Started {
-    pub(super) fn note(&self, sequence_index: usize, call: Option<CallOfRun>, at: SystemTime) {
-        self.tools().insert(sequence_index, StartedTool { call, at });
+    pub(super) fn note_start(
+        &self,
+        sequence_index: usize,
+        call: Option<CallOfRun>,
+        started_at: SystemTime,
+    ) {
+        self.tools().insert(sequence_index, StartedTool { call, started_at });
     }
 
-    pub(super) fn at(&self, sequence_index: usize) -> Option<SystemTime> {
-        self.tools().get(&sequence_index).map(|started| started.at)
+    pub(super) fn started_at(&self, sequence_index: usize) -> Option<SystemTime> {
+        self.tools().get(&sequence_index).map(|started| started.started_at)
     }
 
     fn tools(&self) -> MutexGuard<'_, HashMap<usize, StartedTool>> {
@@ -75,7 +80,7 @@ impl Outcomes {
         let answered = self.answered();
         let started = self.started.tools();
         let unfinished = started.iter().filter(|(index, _)| !answered.contains(index));
-        unfinished.filter_map(|(_, started)| Some((started.call?, started.at))).collect()
+        unfinished.filter_map(|(_, started)| Some((started.call?, started.started_at))).collect()
     }
 
     pub(super) fn terminate(&self) -> bool {
@@ -121,7 +126,7 @@ impl Outcome {
         self.terminate || self.failure.as_ref().is_some_and(|failure| failure.fails_run())
     }
 
-    pub(super) fn of(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
+    pub(super) fn tool_outcome_at(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
         Some((position?, self.result.clone(), self.report.clone()))
     }
 }

@@ -10,7 +10,7 @@ use super::{
     ToolLoopError,
     error::CallNotRun,
     execute::Executor,
-    rounds::{Phase, Rounds},
+    loop_run::{LoopRun, Phase},
     stop::unless_stopped,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     run::{Event, complete_run, discard_input, tool_finished},
 };
 
-impl<S> Rounds<S>
+impl<S> LoopRun<S>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -97,10 +97,10 @@ where
     }
 }
 
-impl<S> Rounds<S> {
+impl<S> LoopRun<S> {
     pub(super) fn add_results(&mut self) {
         let Some((message, reports, queued)) = self.outcomes.take_message() else { return };
-        let id = self.add(message);
+        let id = self.add_message(message);
         if let Some(id) = id {
             self.run.log().report_tools(id, reports);
         }
@@ -109,7 +109,7 @@ impl<S> Rounds<S> {
             return self.context.handle.put_back(queued);
         }
         for message in queued {
-            let id = self.add(message);
+            let id = self.add_message(message);
             if let Some(id) = id {
                 self.run.log().queued_by_tools.insert(id);
             }

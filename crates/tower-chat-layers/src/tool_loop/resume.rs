@@ -52,7 +52,7 @@ impl PlannedCall {
 /// Applies the recorded states of calls before the calls run. A finished call does not run again. A
 /// call with an unknown outcome runs again only if its tool declares that this is safe. Otherwise
 /// the policy decides.
-pub(super) fn settle(
+pub(super) fn apply_recorded_outcomes(
     calls: &mut [PlannedCall],
     known: &HashMap<CallOfRun, CallOutcome>,
     policy: &UnknownCalls,

@@ -10,7 +10,7 @@ use tower_chat_core::{
 use tower_service::Service;
 
 use super::{
-    rounds::{Phase, Reading, Rounds},
+    loop_run::{LoopRun, Phase, Reading},
     stop::{unless_stopped, unless_stopped_in_call},
     transcript::{Outgoing, without_sentinel},
 };
@@ -22,7 +22,7 @@ use crate::{
     yielding::yield_if_large,
 };
 
-impl<S> Rounds<S>
+impl<S> LoopRun<S>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -75,7 +75,7 @@ where
             Err(response) => {
                 let messages = Vec::new();
                 let text = String::new();
-                let reading = Reading { response, messages, text, is_held: false };
+                let reading = Reading { response, messages, text, holds_updates: false };
                 self.phase = Phase::Reading(reading);
             }
         }
@@ -99,7 +99,7 @@ where
             ChatUpdate::Message(message) => {
                 let message = self.transcript.number(message, self.run.clock());
                 let has_calls = message.calls().next().is_some();
-                reading.is_held |= has_calls && self.tools.any_needs_approval();
+                reading.holds_updates |= has_calls && self.tools.any_needs_approval();
                 reading.text.clear();
                 reading.messages.push(message.clone());
                 if has_calls {
@@ -121,11 +121,11 @@ where
     }
 }
 
-impl<S> Rounds<S> {
+impl<S> LoopRun<S> {
     pub(super) fn take_queued(&mut self) {
         let queued = self.context.handle.take_queued();
         for message in &queued {
-            self.add(message.clone());
+            self.add_message(message.clone());
         }
         self.queued_in_flight = queued;
     }
@@ -214,7 +214,7 @@ impl<S> Rounds<S> {
         let step = self.stored_step(&messages);
         self.phase = match step.unwrap_or_else(|| self.loop_policy().next_step(&messages)) {
             NextStep::CallAgain => Phase::Calling,
-            NextStep::GoOn => {
+            NextStep::ContinuePaused => {
                 self.counters.pauses += 1;
                 Phase::Calling
             }

@@ -7,8 +7,8 @@ use tower_chat_core::{BoxError, ChatUpdate, EndedBy, Finish, Message, RunHandle,
 
 use super::{
     execute::result,
+    loop_run::{LoopRun, Phase, Reading},
     outcomes::Outcomes,
-    rounds::{Phase, Reading, Rounds},
 };
 use crate::{
     next_step::{Action, NextStep, PlannedCall, Refusal},
@@ -71,7 +71,7 @@ impl Outcomes {
             if answered.contains(&index) {
                 continue;
             }
-            let started_at = self.started.at(index);
+            let started_at = self.started.started_at(index);
             let (output, status) = match started_at {
                 None => (Refusal::Stopped.output(pending.name()), ToolStatus::Stopped),
                 Some(_) => (ToolOutput::error(INTERRUPTED), ToolStatus::Interrupted),
@@ -82,7 +82,7 @@ impl Outcomes {
     }
 }
 
-impl<S> Rounds<S> {
+impl<S> LoopRun<S> {
     pub(super) fn call_under_way(&self) -> CallUnderWay {
         CallUnderWay { run: self.run.clone(), ordinal: self.counters.service_calls.checked_sub(1) }
     }
@@ -114,10 +114,10 @@ impl<S> Rounds<S> {
     /// answer.
     pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
         let mut in_flight = self.transcript.take_in_flight();
-        let left = self.unsubmitted_inputs().unwrap_or(in_flight.len());
+        let unsubmitted = self.unsubmitted_inputs().unwrap_or(in_flight.len());
         let is_alone = self.run.log().is_alone;
         let unsent = match self.transcript.is_kept_below() || is_alone {
-            true => in_flight.split_off(in_flight.len().saturating_sub(left)),
+            true => in_flight.split_off(in_flight.len().saturating_sub(unsubmitted)),
             false => Vec::new(),
         };
         self.end_stopped(unsent, answer).await

@@ -50,7 +50,7 @@ pub(super) struct Outgoing {
 impl Transcript {
     /// Creates the transcript of a run that sends the whole history, until an answer names a
     /// history owner (the service or a layer below, which stores the history).
-    pub(super) fn whole(request: &ChatRequest, run: RunId) -> Self {
+    pub(super) fn with_whole_history(request: &ChatRequest, run: RunId) -> Self {
         let prefix = request.history();
         let mut replay = Replay::lenient().after_prefix(&prefix);
         replay.push_from(request.messages(), request.history_len());
@@ -146,33 +146,33 @@ impl Transcript {
     }
 
     pub(super) fn unsent(&self) -> Messages {
-        self.own(Reach::Unsent)
+        self.messages_at(Reach::Unsent)
     }
 
     /// Returns the unsent messages. They are then done, because no service call will send them.
     pub(super) fn take_unsent(&mut self) -> Vec<Arc<Message>> {
-        self.take(Reach::Unsent)
+        self.take_messages(Reach::Unsent)
     }
 
     /// Returns the messages of the service call in flight, which has ended.
     pub(super) fn take_in_flight(&mut self) -> Vec<Arc<Message>> {
-        self.take(Reach::InFlight)
+        self.take_messages(Reach::InFlight)
     }
 
-    fn take(&mut self, reach: Reach) -> Vec<Arc<Message>> {
-        let own = self.own(reach).iter().cloned().collect();
+    fn take_messages(&mut self, reach: Reach) -> Vec<Arc<Message>> {
+        let own = self.messages_at(reach).iter().cloned().collect();
         self.advance(reach, Reach::Done);
         own
     }
 
-    fn own(&self, reach: Reach) -> Messages {
-        let mut own = match self.request_reach == reach {
+    fn messages_at(&self, reach: Reach) -> Messages {
+        let mut messages = match self.request_reach == reach {
             true => self.request.skip(self.own_from),
             false => Messages::new(),
         };
         let added = self.added.iter().filter(|(_, of_message)| *of_message == reach);
-        own.extend(added.map(|(message, _)| message.clone()));
-        own
+        messages.extend(added.map(|(message, _)| message.clone()));
+        messages
     }
 
     fn advance(&mut self, from: Reach, to: Reach) {

@@ -224,8 +224,9 @@ fn the_input_of_a_run_that_begins_is_written_immediately_only_in_journaled_mode(
 fn a_successful_service_call_causes_the_write_of_its_mode() {
     assert_eq!(row(&[begun], final_answer), ["-", "q, a, ends", "a, ends, commit"]);
     assert_eq!(row(&[begun], answer_with_calls), ["-", "q, calls", "calls, start 0"]);
-    let paused: fn(&RunLog) -> Event =
-        |log| answered(log, &[Message::user("q")], Message::assistant("a"), NextStep::GoOn);
+    let paused: fn(&RunLog) -> Event = |log| {
+        answered(log, &[Message::user("q")], Message::assistant("a"), NextStep::ContinuePaused)
+    };
     assert_eq!(row(&[begun], paused), ["-", "q, a", "a"]);
     let asking: fn(&RunLog) -> Event = |log| answered(log, &[], calls(), NextStep::AskApproval);
     assert_eq!(row(&[begun], asking), ["-", "calls, ends", "calls, ends, commit"]);
@@ -464,8 +465,9 @@ fn the_completion_of_a_run_causes_the_write_of_its_mode() {
 fn a_journaled_run_that_is_found_complete_is_committed() {
     let found: fn(&RunLog) -> Event =
         |log| Event::FoundComplete { answer: log.conversation.added.clone() };
-    let paused: fn(&RunLog) -> Event =
-        |log| answered(log, &[Message::user("q")], Message::assistant("a"), NextStep::GoOn);
+    let paused: fn(&RunLog) -> Event = |log| {
+        answered(log, &[Message::user("q")], Message::assistant("a"), NextStep::ContinuePaused)
+    };
     assert_eq!(row(&[begun, paused], found), ["-", "-", "ends, commit"]);
     assert_eq!(row(&[begun, final_answer], found), ["-", "-", "-"]);
 }

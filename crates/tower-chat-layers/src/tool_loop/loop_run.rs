@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// An active run. If the queue of updates is empty, the run performs its next step.
-pub(super) struct Rounds<S> {
+pub(super) struct LoopRun<S> {
     pub(super) service: S,
     pub(super) is_ready: bool,
     pub(super) settings: Arc<Settings>,
@@ -60,11 +60,11 @@ pub(super) struct Reading {
     pub(super) text: String,
     /// Whether the updates from the first message with calls on wait for the end of the response,
     /// because the calls may become approval requests.
-    pub(super) is_held: bool,
+    pub(super) holds_updates: bool,
 }
 
-impl<S> Rounds<S> {
-    pub(super) fn add(&mut self, message: Message) -> Option<MessageId> {
+impl<S> LoopRun<S> {
+    pub(super) fn add_message(&mut self, message: Message) -> Option<MessageId> {
         let message = self.transcript.number(Arc::new(message), self.run.clock());
         self.transcript.push_unsent(&message);
         let id = message.id;
@@ -75,7 +75,7 @@ impl<S> Rounds<S> {
     /// Returns the error that ends the run. If the run is stored at its end, an answer in the error
     /// then begins with the run's earlier messages. They are not stored either, and would otherwise
     /// be lost.
-    pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
+    pub(super) fn with_added_messages(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
             && self.run.write_point() == WritePoint::End
@@ -99,22 +99,22 @@ impl<S> Rounds<S> {
     /// Returns the queued messages of a failed service call to their queue, except stored ones.
     /// Submits the tool results among the messages of the call if no persister has received the
     /// call. The caller must drop the call first, because the persister then stores its inputs.
-    fn give_back(&mut self) {
+    fn requeue_unsent(&mut self) {
         let in_flight = self.transcript.take_in_flight();
         let mut queued = std::mem::take(&mut self.queued_in_flight);
-        let left = self.unsubmitted_inputs();
+        let unsubmitted = self.unsubmitted_inputs();
         let has_results = in_flight.iter().any(|message| message.role == Role::Tool);
         if has_results
             && self.submits_results()
-            && left.is_none()
+            && unsubmitted.is_none()
             && self.run.policy().inputs_of_failed_call != UnansweredInputs::None
         {
             let count = in_flight.len().saturating_sub(queued.len());
             let messages = in_flight.into_iter().take(count).collect();
             self.run.note(Event::ResultsUnsent { messages });
         }
-        if let Some(left) = left {
-            queued.drain(..queued.len().saturating_sub(left));
+        if let Some(unsubmitted) = unsubmitted {
+            queued.drain(..queued.len().saturating_sub(unsubmitted));
         }
         self.context.handle.put_back(queued);
     }
@@ -128,11 +128,11 @@ impl<S> Rounds<S> {
 
     /// Ends the run in its current state. Queued messages that no answered service call has sent
     /// return to their queue.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn end_now(&mut self) {
         // Drops the service call in flight first, because the layers below then store its inputs.
         self.phase = Phase::Ended;
         self.find_persister();
-        self.give_back();
+        self.requeue_unsent();
         let interrupted = self.outcomes.unfinished();
         submit_unstored_outcomes(&self.run);
         if self.submits_results() {
@@ -143,9 +143,9 @@ impl<S> Rounds<S> {
     }
 }
 
-impl<S> Drop for Rounds<S> {
+impl<S> Drop for LoopRun<S> {
     /// Stores the results of finished tools, which must not run again.
     fn drop(&mut self) {
-        self.give_up();
+        self.end_now();
     }
 }
