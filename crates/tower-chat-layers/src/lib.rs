@@ -61,7 +61,6 @@ mod clock;
 mod ending;
 mod error;
 mod future;
-mod giving_way;
 pub mod idle_timeout;
 mod layers_below;
 mod next_step;
@@ -81,6 +80,7 @@ pub mod tool_loop;
 pub mod transcript;
 mod utc;
 pub mod validate;
+mod wait_without_permit;
 mod yielding;
 
 /// The items that the expansion of `#[tool]` uses, and a macro for the services of layers.

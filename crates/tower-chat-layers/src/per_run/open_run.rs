@@ -15,13 +15,13 @@ use super::{
     admission::{BlockingOpenRun, resuming},
     approved_elsewhere::ApprovedElsewhere,
     lease_wait::LeaseWaiting,
-    service::one_run,
+    service::execute_run,
 };
 use crate::{
     PersistenceError, PersistenceMode,
-    giving_way::giving_way,
     recovery::{ResumesRun, close_open_run},
     run::{Begins, Settings, head_of},
+    wait_without_permit::wait_without_permit,
 };
 
 /// A conversation that no open run blocks.
@@ -66,7 +66,7 @@ where
         let blocking = match BlockingOpenRun::of(&head, settings, conversation, mode) {
             Ok(blocking) => blocking,
             Err(held) => {
-                giving_way(service, pin!(waiting.wait_after(held, settings))).await?;
+                wait_without_permit(service, pin!(waiting.wait_after(held, settings))).await?;
                 attempted = None;
                 continue;
             }
@@ -75,7 +75,7 @@ where
             None => {
                 let revision = head.revision;
                 let wait = approved.wait(revision, request, key, settings, &mut waiting);
-                if !giving_way(service, pin!(wait)).await? {
+                if !wait_without_permit(service, pin!(wait)).await? {
                     return Ok(Cleared { head, recovered });
                 }
             }
@@ -100,7 +100,7 @@ where
                         recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
                     }
                     // Since the head was read, another process has ended the run or taken it over.
-                    Err(error) if is_gone(&error) || waiting.is_lost_race(&error) => continue,
+                    Err(error) if is_run_gone(&error) || waiting.is_lost_race(&error) => continue,
                     Err(error) => end_refused(settings, key, &open, error).await?,
                 }
                 poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
@@ -120,7 +120,7 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    one_run(service, layer, request, begins, None).await?.collect().await
+    execute_run(service, layer, request, begins, None).await?.collect().await
 }
 
 /// Commits or discards an open run whose request the service refuses, so that the next run can
@@ -152,7 +152,7 @@ async fn end_refused(
     Ok(close_open_run(settings, key, Box::new(content.open), end).await?)
 }
 
-fn is_gone(error: &BoxError) -> bool {
+fn is_run_gone(error: &BoxError) -> bool {
     matches!(
         error.downcast_ref(),
         Some(PersistenceError::RunGone { .. } | PersistenceError::RunOvertaken { .. })

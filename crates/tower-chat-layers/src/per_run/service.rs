@@ -27,7 +27,6 @@ use super::{
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
-    giving_way::giving_way,
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
     recovery::ResumesRun,
@@ -40,6 +39,7 @@ use crate::{
     telemetry::report_mode,
     tool::RunAncestry,
     tool_loop::check_approvals,
+    wait_without_permit::wait_without_permit,
     yielding::yield_if_large,
 };
 
@@ -99,7 +99,8 @@ where
     report_mode(&request, mode);
     let conversation = check(&request, &layer, mode)?;
     let admitted = pin!(admit(&layer.settings, conversation));
-    let Admitted { conversation, turn, branch } = giving_way(&mut service, admitted).await?;
+    let Admitted { conversation, turn, branch } =
+        wait_without_permit(&mut service, admitted).await?;
     request.extensions.insert(conversation.clone());
     if request.extensions.get::<ResumesRun>().is_some() {
         to_foreground(&mut request);
@@ -109,7 +110,7 @@ where
     let Cleared { head, recovered } = cleared;
     let admission = RunAdmission { _turn: turn, branch, recovered };
     let begun = Begins { conversation, mode, head, arrived_at, sends_record: false };
-    one_run(&mut service, &layer, request, begun, Some(admission)).await
+    execute_run(&mut service, &layer, request, begun, Some(admission)).await
 }
 
 /// Checks the conversation of the request and the order of the layers.
@@ -143,7 +144,7 @@ fn lacks_persister(below: &LayersBelow) -> bool {
 
 /// Executes one run that no other run blocks. If the service has lost the history of the
 /// conversation, a second attempt may send the stored messages.
-pub(super) async fn one_run<S>(
+pub(super) async fn execute_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
     request: ChatRequest,
@@ -160,9 +161,9 @@ where
     let again = is_kept_by_service.then(|| (request.clone(), begins.clone()));
     let begun = attempt(service, layer, request, begins, admission).await?;
     let (lost, (mut request, begins)) = match (begun, again) {
-        (Attempt::Response(response), _) => return Ok(response),
-        (Attempt::HistoryLost(lost), Some(again)) => (lost, again),
-        (Attempt::HistoryLost(lost), None) => return Err(lost.error),
+        (AttemptOutcome::Response(response), _) => return Ok(response),
+        (AttemptOutcome::HistoryLost(lost), Some(again)) => (lost, again),
+        (AttemptOutcome::HistoryLost(lost), None) => return Err(lost.error),
     };
     let conversation = &begins.conversation;
     let HistoryLostInRun { error, service_id, admission } = lost;
@@ -173,13 +174,13 @@ where
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     let begins = Begins { head, sends_record: true, ..begins };
     match attempt(service, layer, request, begins, admission).await? {
-        Attempt::Response(response) => Ok(response),
-        Attempt::HistoryLost(lost) => Err(lost.error),
+        AttemptOutcome::Response(response) => Ok(response),
+        AttemptOutcome::HistoryLost(lost) => Err(lost.error),
     }
 }
 
 /// The outcome of an attempt at a run.
-enum Attempt {
+enum AttemptOutcome {
     Response(ChatResponse),
     HistoryLost(HistoryLostInRun),
 }
@@ -197,7 +198,7 @@ async fn attempt<S>(
     mut request: ChatRequest,
     begins: Begins,
     admission: Option<RunAdmission>,
-) -> Result<Attempt, BoxError>
+) -> Result<AttemptOutcome, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
     S::Error: Into<BoxError>,
@@ -206,11 +207,11 @@ where
     let settings = &layer.settings;
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let run = begin_run(settings, begins, &mut request, Caller::Request).await?;
-    let mut opened = Opened { run: run.clone(), admission, cause: LeaveCause::Disconnected };
+    let mut opened = OpenedRun { run: run.clone(), admission, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, settings, &run, request, &mut opened).await;
-    let Begun { request, before, slot } = match begun {
-        Ok(Beginning::Call(begun)) => *begun,
-        Ok(Beginning::Stored(answer)) => return Ok(Attempt::Response(answer.into())),
+    let BegunCall { request, stored, slot } = match begun {
+        Ok(BeginOutcome::Call(begun)) => *begun,
+        Ok(BeginOutcome::Stored(answer)) => return Ok(AttemptOutcome::Response(answer.into())),
         Err(error) => {
             opened.cause = LeaveCause::Failed;
             return Err(error);
@@ -224,28 +225,29 @@ where
     };
     let admission = lost.as_ref().and_then(|_| opened.admission.take());
     let own_loop = layer.own_loop.clone();
-    let ending = RunEnding { run, slot, before: before.len(), handle, own_loop, opened };
-    let ended = with_ending(response.map(|response| following(before, response)), ending).await;
+    let ending = RunEnding { run, slot, stored_count: stored.len(), handle, own_loop, opened };
+    let ended =
+        with_ending(response.map(|response| after_stored_messages(stored, response)), ending).await;
     match (ended, lost) {
         (Err(error), Some(service_id)) => {
-            Ok(Attempt::HistoryLost(HistoryLostInRun { error, service_id, admission }))
+            Ok(AttemptOutcome::HistoryLost(HistoryLostInRun { error, service_id, admission }))
         }
-        (ended, _) => Ok(Attempt::Response(ended?)),
+        (ended, _) => Ok(AttemptOutcome::Response(ended?)),
     }
 }
 
 /// A run that has begun, with the request for the inner service.
-struct Begun {
+struct BegunCall {
     request: ChatRequest,
     /// The messages of the answer that an earlier attempt has stored.
-    before: Vec<Arc<Message>>,
+    stored: Vec<Arc<Message>>,
     /// The slot (a reserved entry in the store's queue) for the write at the end of the run. `None`
     /// if the run is stored earlier.
     slot: Option<Result<Slot, StoreError>>,
 }
 
-enum Beginning {
-    Call(Box<Begun>),
+enum BeginOutcome {
+    Call(Box<BegunCall>),
     Stored(Answer),
 }
 
@@ -254,20 +256,20 @@ async fn begin_call<S>(
     settings: &Settings,
     run: &Run,
     request: ChatRequest,
-    opened: &mut Opened,
-) -> Result<Beginning, BoxError>
+    opened: &mut OpenedRun,
+) -> Result<BeginOutcome, BoxError>
 where
     S: Service<ChatRequest> + Clone + Send,
     S::Error: Into<BoxError>,
 {
     if let Some(mut answer) = last_answer(run) {
         opened.report(&mut answer);
-        return Ok(Beginning::Stored(answer));
+        return Ok(BeginOutcome::Stored(answer));
     }
     if let Some(mut answer) = stored_answer(run, &request)? {
         run.write(Event::FoundComplete { answer: answer.messages.clone() }).await?;
         opened.report(&mut answer);
-        return Ok(Beginning::Stored(answer));
+        return Ok(BeginOutcome::Stored(answer));
     }
     // A run that was committed before its final answer is not gone: the history contains its
     // messages, and this request continues the run.
@@ -277,7 +279,7 @@ where
         return Err(PersistenceError::RunGone { key, run }.into());
     }
     summarize_before(service, settings, run, &request).await?;
-    let before = answered_before(run, &request);
+    let stored = answered_before(run, &request);
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let (request, input) = open_request(run, request)?;
     yield_if_large(&input).await;
@@ -286,26 +288,26 @@ where
     check_approvals(run, &request)?;
     // Before the paid request to the model.
     let slot = match run.write_point() {
-        WritePoint::End => Some(giving_way(service, pin!(run.reserve())).await?),
+        WritePoint::End => Some(wait_without_permit(service, pin!(run.reserve())).await?),
         WritePoint::EachCall => None,
     };
-    giving_way(service, pin!(write_beside(run, Event::Begun { input }))).await?;
-    Ok(Beginning::Call(Box::new(Begun { request, before, slot })))
+    wait_without_permit(service, pin!(write_beside(run, Event::Begun { input }))).await?;
+    Ok(BeginOutcome::Call(Box::new(BegunCall { request, stored, slot })))
 }
 
 /// Returns the response after the messages of the answer that an earlier attempt has stored.
-fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse {
-    if before.is_empty() {
+fn after_stored_messages(stored: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse {
+    if stored.is_empty() {
         return response;
     }
     match response.try_into_answer() {
         Ok(mut answer) => {
-            answer.messages.splice(..0, before);
+            answer.messages.splice(..0, stored);
             answer.into()
         }
         Err(response) => {
-            let before = stream::iter(before).map(|message| Ok(ChatUpdate::Message(message)));
-            ChatResponse::forward(before.chain(response))
+            let stored = stream::iter(stored).map(|message| Ok(ChatUpdate::Message(message)));
+            ChatResponse::forward(stored.chain(response))
         }
     }
 }
@@ -315,23 +317,23 @@ struct RunEnding {
     /// The slot for the write at the end of the run. `None` if the run is stored earlier.
     slot: Option<Result<Slot, StoreError>>,
     /// The number of messages of the answer from an earlier attempt.
-    before: usize,
+    stored_count: usize,
     handle: Option<RunHandle>,
     /// Whether the layer has logged that the answer of the client's own tool loop lacks tool calls
     /// and results. `None` if the client has no such loop.
     own_loop: Option<Arc<AtomicBool>>,
-    opened: Opened,
+    opened: OpenedRun,
 }
 
 /// A run that has begun. Dropping this value makes an incomplete run available to a later attempt,
 /// and lets the next run in the queue begin.
-struct Opened {
+struct OpenedRun {
     run: Run,
     admission: Option<RunAdmission>,
     cause: LeaveCause,
 }
 
-impl Opened {
+impl OpenedRun {
     fn report(&mut self, answer: &mut Answer) {
         let Some(admission) = &mut self.admission else { return };
         answer.finish.branch.clone_from(&admission.branch);
@@ -339,7 +341,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedRun {
     fn drop(&mut self) {
         self.run.note(Event::Left { cause: self.cause });
     }
@@ -367,8 +369,8 @@ impl Ending for RunEnding {
         // If the store refuses the single write of a run, its messages from the queue return to the
         // queue.
         let handle = self.handle.filter(|_| run.write_point() == WritePoint::End);
-        let queued = handle.as_ref().map(|_| queued_in(&run, &answer, self.before));
-        match completed(&run, self.slot, self.before, answer).await {
+        let queued = handle.as_ref().map(|_| queued_messages_of(&run, &answer, self.stored_count));
+        match store_complete_run(&run, self.slot, self.stored_count, answer).await {
             Ok(mut answer) => {
                 answer.finish.saved = Some(run.log().saved());
                 answer.finish.usage += run.log().take_usage_of_summaries();
@@ -406,8 +408,8 @@ fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> 
 
 /// Returns the messages of the answer from the run's queue, except those of tools, which run again
 /// and queue them again.
-fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
-    let of_run = answer.messages.iter().skip(before);
+fn queued_messages_of(run: &Run, answer: &Answer, stored_count: usize) -> Vec<Message> {
+    let of_run = answer.messages.iter().skip(stored_count);
     let is_queued = |message: &&Arc<Message>| {
         let is_of_tool = || message.id.is_some_and(|id| run.log().queued_by_tools.contains(&id));
         !matches!(message.role, Role::Assistant | Role::Tool) && !is_of_tool()
@@ -428,20 +430,20 @@ fn hides_rounds(run: &Run, answer: &Answer) -> bool {
     !has_rounds && !run.log().has_seen_rounds()
 }
 
-/// Stores the messages of a complete run that are not stored yet. The first `before` messages of
-/// the answer are from an earlier attempt.
-async fn completed(
+/// Stores the messages of a complete run that are not stored yet. The first `stored_count`
+/// messages of the answer are from an earlier attempt.
+async fn store_complete_run(
     run: &Run,
     slot: Option<Result<Slot, StoreError>>,
-    before: usize,
+    stored_count: usize,
     mut answer: Answer,
 ) -> Result<Answer, PersistenceError> {
     strip_sentinel(&mut answer);
     // A tool loop of another crate does not check that the stack contains a
     // `PerServiceCallPersistence`.
-    let mut now = answer.messages.iter().skip(before);
+    let mut now = answer.messages.iter().skip(stored_count);
     if now.any(|message| message.role == Role::Assistant) {
         run.check_persister()?;
     }
-    complete_run(run, slot.unwrap_or_else(|| Ok(Slot::unbounded())), answer, before).await
+    complete_run(run, slot.unwrap_or_else(|| Ok(Slot::unbounded())), answer, stored_count).await
 }

@@ -8,10 +8,10 @@ use tower_service::Service;
 
 use super::{Run, Settings, conversation::LoadedConversation, log::RunLog};
 use crate::{
-    giving_way::giving_way,
     replay::{Replay, ReplaySources},
     summarize::{Making, SizedState, Summarizable},
     telemetry,
+    wait_without_permit::wait_without_permit,
 };
 
 /// Makes a summary if the run has more tokens than the limit of the policy. The requests of the run
@@ -35,7 +35,7 @@ where
     }
     // Boxed, because the future of every run would otherwise contain this future.
     let summarized = Box::pin(use_new_summary(settings, run, request));
-    giving_way(service, pin!(summarized.map(Ok))).await
+    wait_without_permit(service, pin!(summarized.map(Ok))).await
 }
 
 async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) {

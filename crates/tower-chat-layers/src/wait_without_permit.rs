@@ -10,7 +10,7 @@ use crate::PersistenceError;
 
 /// Waits for another run or service, which may need the permit of the ready service. Before the
 /// wait, a clone therefore replaces the ready service, which releases the permit.
-pub(crate) async fn giving_way<S, T>(
+pub(crate) async fn wait_without_permit<S, T>(
     service: &mut S,
     mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
 ) -> Result<T, BoxError>
