@@ -20,7 +20,7 @@ use super::{
 use crate::{
     PersistenceError, PersistenceMode,
     recovery::{ResumesRun, close_open_run},
-    run::{Begins, Settings, head_of},
+    run::{RunParameters, Settings, head_of},
     wait_without_permit::wait_without_permit,
 };
 
@@ -87,7 +87,7 @@ where
                     let (key, run) = (key.clone(), open.run);
                     return Err(PersistenceError::OpenRun { key, run }.into());
                 }
-                let again = Begins {
+                let again = RunParameters {
                     conversation: Conversation { key: key.clone(), run: open.run },
                     mode: PersistenceMode::Journaled,
                     head,
@@ -113,14 +113,14 @@ async fn resume<S>(
     service: &mut S,
     layer: &PerRunPersistence,
     request: ChatRequest,
-    begins: Begins,
+    parameters: RunParameters,
 ) -> Result<Answer, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    execute_run(service, layer, request, begins, None).await?.collect().await
+    execute_run(service, layer, request, parameters, None).await?.collect().await
 }
 
 /// Commits or discards an open run whose request the service refuses, so that the next run can

@@ -32,9 +32,9 @@ use crate::{
     recovery::ResumesRun,
     refusal::is_before_service,
     run::{
-        Begins, Caller, Event, LeaveCause, Run, ServiceCall, Settings, WritePoint, answered_before,
-        begin_run, check_recorded, complete_run, end_unanswered, head_of, last_answer,
-        open_request, stored_answer, strip_sentinel, summarize_before, write_beside,
+        Caller, Event, LeaveCause, Run, RunParameters, ServiceCall, Settings, WritePoint,
+        answered_before, begin_run, check_recorded, complete_run, end_unanswered, head_of,
+        last_answer, open_request, stored_answer, strip_sentinel, summarize_before, write_beside,
     },
     telemetry::report_mode,
     tool::RunAncestry,
@@ -109,7 +109,7 @@ where
     let cleared = clear_open_run(&mut service, &layer, &request, found, arrived_at).await?;
     let Cleared { head, recovered } = cleared;
     let admission = RunAdmission { _turn: turn, branch, recovered };
-    let begun = Begins { conversation, mode, head, arrived_at, sends_record: false };
+    let begun = RunParameters { conversation, mode, head, arrived_at, sends_record: false };
     execute_run(&mut service, &layer, request, begun, Some(admission)).await
 }
 
@@ -148,7 +148,7 @@ pub(super) async fn execute_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
     request: ChatRequest,
-    begins: Begins,
+    parameters: RunParameters,
     admission: Option<RunAdmission>,
 ) -> Result<ChatResponse, BoxError>
 where
@@ -156,24 +156,24 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    let is_kept_by_service = begins.head.service_id.is_some()
+    let is_kept_by_service = parameters.head.service_id.is_some()
         || request.history_owner.as_ref().is_some_and(|owner| owner.service_id().is_some());
-    let again = is_kept_by_service.then(|| (request.clone(), begins.clone()));
-    let begun = attempt(service, layer, request, begins, admission).await?;
-    let (lost, (mut request, begins)) = match (begun, again) {
+    let again = is_kept_by_service.then(|| (request.clone(), parameters.clone()));
+    let begun = attempt(service, layer, request, parameters, admission).await?;
+    let (lost, (mut request, parameters)) = match (begun, again) {
         (AttemptOutcome::Response(response), _) => return Ok(response),
         (AttemptOutcome::HistoryLost(lost), Some(again)) => (lost, again),
         (AttemptOutcome::HistoryLost(lost), None) => return Err(lost.error),
     };
-    let conversation = &begins.conversation;
+    let conversation = &parameters.conversation;
     let HistoryLostInRun { error, service_id, admission } = lost;
     let settings = &layer.settings;
     check_recorded(settings, conversation, service_id, error).await?;
     request.history_owner = None;
     let head = head_of(settings, &conversation.key).await?;
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
-    let begins = Begins { head, sends_record: true, ..begins };
-    match attempt(service, layer, request, begins, admission).await? {
+    let parameters = RunParameters { head, sends_record: true, ..parameters };
+    match attempt(service, layer, request, parameters, admission).await? {
         AttemptOutcome::Response(response) => Ok(response),
         AttemptOutcome::HistoryLost(lost) => Err(lost.error),
     }
@@ -196,7 +196,7 @@ async fn attempt<S>(
     service: &mut S,
     layer: &PerRunPersistence,
     mut request: ChatRequest,
-    begins: Begins,
+    parameters: RunParameters,
     admission: Option<RunAdmission>,
 ) -> Result<AttemptOutcome, BoxError>
 where
@@ -206,7 +206,7 @@ where
 {
     let settings = &layer.settings;
     yield_if_large(request.messages().iter_from(request.history_len())).await;
-    let run = begin_run(settings, begins, &mut request, Caller::Request).await?;
+    let run = begin_run(settings, parameters, &mut request, Caller::Request).await?;
     let mut opened = OpenedRun { run: run.clone(), admission, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, settings, &run, request, &mut opened).await;
     let BegunCall { request, stored, slot } = match begun {

@@ -53,13 +53,13 @@ pub(crate) fn withdraw_claims(run: &Run) {
         // the call since, the store refuses the write.
         claims.push(Claim { call: row.call, started_at: Some(*started_at) });
         row.started_at = log.prior_attempts.starts.get(&row.call).copied();
-        records.put(row);
+        records.insert(row);
     }
     if !claim_lease(run, &log).is_zero() {
         let begun = held.into_iter().filter(|(call, _)| !claimed.contains_key(call));
         let (rows, of_begun) = log.held_rows(begun, HeldUntil(None));
         claims.extend(of_begun);
-        rows.into_iter().for_each(|row| records.put(row));
+        rows.into_iter().for_each(|row| records.insert(row));
     }
     if claims.is_empty() {
         return;

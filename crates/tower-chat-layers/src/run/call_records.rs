@@ -8,9 +8,9 @@ use tower_chat_core::{
 };
 
 use super::{
-    held_calls::HeldCalls,
+    call_cache::CallCache,
     hooks::Hooks,
-    stored_messages::{Rounds, StoredMessages},
+    stored_messages::{RoundCounter, StoredMessages},
 };
 use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 
@@ -23,7 +23,7 @@ pub(super) struct CallRecords {
     pub(super) asking: Vec<Asking>,
     pub(super) asked: HashMap<MessageId, usize>,
     pub(super) stored: StoredMessages,
-    pub(super) held: HeldCalls,
+    pub(super) call_cache: CallCache,
     /// The number of rounds of the run that earlier attempts have stored.
     pub(super) rounds_before: usize,
     /// The decisions of hooks about calls that wait for approval, which are made before the
@@ -95,7 +95,7 @@ impl CallRecords {
         tool.map_or(Retained::Whole, |tool| retained(tool, call, None, None))
     }
 
-    pub(super) fn after(added: &[Arc<Message>], hooks: Hooks) -> Self {
+    pub(super) fn of_stored(added: &[Arc<Message>], hooks: Hooks) -> Self {
         Self { hooks, rounds_before: rounds_in(added), ..Self::default() }
     }
 
@@ -143,7 +143,7 @@ impl CallRecords {
 
 /// Returns the number of rounds in the messages of one run, which must be in order.
 fn rounds_in<'m>(messages: impl IntoIterator<Item = &'m Arc<Message>>) -> usize {
-    let mut rounds = Rounds::default();
+    let mut rounds = RoundCounter::default();
     messages.into_iter().for_each(|message| rounds.push(message));
     rounds.count
 }

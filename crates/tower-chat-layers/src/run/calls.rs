@@ -20,8 +20,8 @@ pub(super) enum Attempt {
     /// The answer and all earlier messages were submitted. `step` is `None` if the tool loop has
     /// not reported its loop policy. `write` is `None` after the write of the answer is durable.
     Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
-    /// The call failed. `rest` contains the inputs that were not submitted.
-    Unanswered { rest: Vec<Arc<Message>> },
+    /// The call failed. `unsubmitted` contains the inputs that were not submitted.
+    Unanswered { unsubmitted: Vec<Arc<Message>> },
 }
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub(crate) struct ServiceCalls {
     pub(super) refused: Option<u32>,
     /// The messages that a layer above the tool loop has put before the run's input. The tool loop
     /// sends them only once, but each service call must begin with them.
-    pub(super) above: Messages,
+    pub(super) prepended: Messages,
     pub(super) unreported_usage: UnreportedUsage,
 }
 
@@ -45,7 +45,7 @@ impl ServiceCalls {
         ordinal.is_some().then_some(&last.attempt)
     }
 
-    pub(super) fn keep(&mut self, ordinal: Option<u32>, attempt: Attempt) {
+    pub(super) fn set_last(&mut self, ordinal: Option<u32>, attempt: Attempt) {
         self.is_answered |= matches!(attempt, Attempt::Answered { .. });
         self.last = Some(LastCall { ordinal, attempt });
     }
@@ -53,7 +53,7 @@ impl ServiceCalls {
     /// Returns the inputs of the most recent service call that were not submitted.
     pub(super) fn unanswered(&self) -> &[Arc<Message>] {
         match self.last.as_ref().map(|last| &last.attempt) {
-            Some(Attempt::Unanswered { rest }) => rest,
+            Some(Attempt::Unanswered { unsubmitted }) => unsubmitted,
             Some(Attempt::Answered { .. }) | None => &[],
         }
     }
@@ -76,7 +76,7 @@ impl ServiceCalls {
         }
         match self.attempt(Some(ordinal))? {
             Attempt::Answered { .. } => Some(0),
-            Attempt::Unanswered { rest } => Some(rest.len()),
+            Attempt::Unanswered { unsubmitted } => Some(unsubmitted.len()),
         }
     }
 

@@ -54,7 +54,7 @@ impl RunLog {
         if !all.iter().copied().any(has_tools) {
             return Composed { messages: messages.to_vec(), records: Records::default() };
         }
-        self.call_records.hooks.ask_source();
+        self.call_records.hooks.refresh_from_source();
         // Exact if each message has one call or one result.
         let mut records = Records::with_capacity(all.len());
         let added = last_answer(&self.conversation.added);
@@ -138,7 +138,7 @@ impl RunLog {
             if is_waiting {
                 row.status = ToolStatus::PendingApproval;
             }
-            records.put(row);
+            records.insert(row);
             next += 1;
             let arguments = redaction.and_then(|redaction| redaction.arguments);
             changes.extend(arguments.map(|arguments| (index, Some(arguments))));
@@ -212,7 +212,7 @@ impl RunLog {
             if message.id.is_some_and(|id| id.run != of_run.0.run) && must_be_marked(row.status) {
                 statuses.push((next, row.status));
             }
-            records.put(row);
+            records.insert(row);
             changes.extend(changed.map(|changed| (index, Some(changed))));
             next += 1;
         }

@@ -19,13 +19,13 @@ pub(super) enum Effect {
     Write(Box<RunWrite>),
     /// Adds the messages of an answered service call to the run log, for the write at the end of
     /// the run.
-    Hold(HeldCall),
+    AddUnstored(AnsweredServiceCall),
     /// Leaves the run open for a later attempt, and sets the end of the lease.
     Leave(LeaseEnd),
 }
 
 /// The messages of an answered service call: its new inputs and its answer.
-pub(super) struct HeldCall {
+pub(super) struct AnsweredServiceCall {
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) adopted: Adopted,
 }

@@ -15,7 +15,7 @@ use tower_chat_core::{
 
 use super::{
     calls::Attempt,
-    effect::{Effect, HeldCall, RunWrite},
+    effect::{AnsweredServiceCall, Effect, RunWrite},
     incomplete_commit::{IncompleteCommit, OfPriorCalls, incomplete_commit},
     log::RunLog,
     partial_text::partial_message,
@@ -130,7 +130,7 @@ pub(super) fn apply(log: &mut RunLog, policy: &PersistencePolicy, event: Event) 
 fn begun(log: &mut RunLog, input: Vec<Arc<Message>>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun => {
-            log.held.input = input;
+            log.unstored.input = input;
             None
         }
         PersistenceMode::PerServiceCall => None,
@@ -156,7 +156,7 @@ fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
     let write = RunWrite { ended_by, ends_run, ..RunWrite::messages(messages) };
     Effect::Write(Box::new(match log.mode {
         PersistenceMode::PerRun => {
-            return Effect::Hold(HeldCall { messages: write.messages, adopted });
+            return Effect::AddUnstored(AnsweredServiceCall { messages: write.messages, adopted });
         }
         PersistenceMode::PerServiceCall => RunWrite { adopted: Some(adopted), ..write },
         PersistenceMode::Journaled => {
@@ -183,14 +183,14 @@ fn unanswered(
     match log.mode {
         // A retry of the service call reads the inputs from the run log.
         PersistenceMode::PerRun => {
-            log.calls.keep(ordinal, Attempt::Unanswered { rest: inputs });
+            log.calls.set_last(ordinal, Attempt::Unanswered { unsubmitted: inputs });
             None
         }
         PersistenceMode::PerServiceCall => {
-            let rest = inputs.split_off(log.kept_of(kept, &inputs));
+            let unsubmitted = inputs.split_off(log.kept_of(kept, &inputs));
             log.leave_out_submitted(ordinal, &mut inputs);
             log.partial_text = text.or_else(|| log.partial_text.take());
-            log.calls.keep(ordinal, Attempt::Unanswered { rest });
+            log.calls.set_last(ordinal, Attempt::Unanswered { unsubmitted });
             let is_unsettled = true;
             (!inputs.is_empty()).then(|| RunWrite { is_unsettled, ..RunWrite::messages(inputs) })
         }
@@ -201,7 +201,7 @@ fn unanswered(
                 journal.keep_partial_text(text);
             }
             if log.calls.attempt(ordinal).is_none() {
-                log.calls.keep(ordinal, Attempt::Unanswered { rest: inputs });
+                log.calls.set_last(ordinal, Attempt::Unanswered { unsubmitted: inputs });
             }
             None
         }
@@ -356,7 +356,7 @@ fn completed(
     let last_response = || response_at_end(new).to_vec();
     match log.mode {
         PersistenceMode::PerRun => {
-            let mut write = RunWrite::messages(log.take_whole_run(new));
+            let mut write = RunWrite::messages(log.take_run_messages(new));
             if ended_by == Some(EndedBy::Stop) || policy.keep_trailing_results {
                 log.mark_trailing_results(&mut write.messages);
             } else {

@@ -26,10 +26,10 @@ pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 pub(super) struct Hooks {
     /// The source of the tools, until a tool loop sets its tools.
     source: Option<Arc<dyn ToolSource>>,
-    /// The most recent set of tools, from which `known` was updated.
-    newest: Option<Tools>,
+    /// The most recent set of tools, from which `tools_by_name` was updated.
+    newest_tools: Option<Tools>,
     /// The most recent tool of each name in the run.
-    known: HashMap<String, Arc<dyn Tool>>,
+    tools_by_name: HashMap<String, Arc<dyn Tool>>,
     /// The tools of calls that were planned or stored.
     pinned: HashMap<CallOfRun, Arc<dyn Tool>>,
     /// The calls whose name had no tool when they were planned or stored. The results that the tool
@@ -38,55 +38,55 @@ pub(super) struct Hooks {
     /// A cache of one entry: the id of the message that was looked up last, and the indices of its
     /// calls whose tools had hooks.
     pub(super) hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
-    forgotten: RefCell<MayBeForgotten>,
+    removed_calls: RefCell<MayHaveRemovedCalls>,
 }
 
 /// A cache that contains whether hooks were called for the calls of stored messages.
 #[derive(Debug, Default)]
-struct MayBeForgotten {
-    of_history: Option<bool>,
-    of_added: bool,
+struct MayHaveRemovedCalls {
+    in_history: Option<bool>,
+    in_added: bool,
     /// The number of messages of this run that were checked.
-    added: usize,
+    checked: usize,
 }
 
 impl Hooks {
     /// Creates the value for tools that are read from `source` until a tool loop sets the tools.
     pub(super) fn of_source(source: Option<Arc<dyn ToolSource>>) -> Self {
         let mut hooks = Self { source, ..Self::default() };
-        hooks.ask_source();
+        hooks.refresh_from_source();
         hooks
     }
 
     /// Adds the current tools of the source, if no tool loop has set tools.
-    pub(super) fn ask_source(&mut self) {
+    pub(super) fn refresh_from_source(&mut self) {
         if let Some(tools) = self.source.as_ref().map(|source| source.tools()) {
-            self.add(&tools);
+            self.add_tools(&tools);
         }
     }
 
-    pub(super) fn newest(&self) -> Option<Tools> {
-        self.newest.clone()
+    pub(super) fn newest_tools(&self) -> Option<Tools> {
+        self.newest_tools.clone()
     }
 
     pub(super) fn use_tools(&mut self, tools: &Tools) {
         self.source = None;
-        self.add(tools);
+        self.add_tools(tools);
     }
 
-    fn add(&mut self, tools: &Tools) {
-        if self.newest.as_ref().is_some_and(|newest| newest.is_same(tools)) {
+    fn add_tools(&mut self, tools: &Tools) {
+        if self.newest_tools.as_ref().is_some_and(|newest| newest.is_same(tools)) {
             return;
         }
-        self.newest = Some(tools.clone());
+        self.newest_tools = Some(tools.clone());
         let named = tools.runnable().map(|tool| (tool.definition().name.clone(), tool.clone()));
-        self.known.extend(named);
+        self.tools_by_name.extend(named);
     }
 
     pub(super) fn pin_calls(&mut self, message: &Message) {
         let Some(id) = message.id else { return };
         for (index, call) in message.asked_calls().enumerate() {
-            match self.known.get(&call.name) {
+            match self.tools_by_name.get(&call.name) {
                 Some(_) if self.without_tool.contains(&(id, index)) => {}
                 Some(tool) => _ = self.pinned.entry((id, index)).or_insert_with(|| tool.clone()),
                 None => _ = self.without_tool.insert((id, index)),
@@ -107,7 +107,7 @@ impl Hooks {
     }
 
     pub(super) fn tool(&self, of_run: CallOfRun, call: &ToolCall) -> Option<&dyn Tool> {
-        let tool = self.pinned.get(&of_run).or_else(|| self.known.get(&call.name));
+        let tool = self.pinned.get(&of_run).or_else(|| self.tools_by_name.get(&call.name));
         tool.map(|tool| &**tool)
     }
 }
@@ -115,15 +115,19 @@ impl Hooks {
 impl Hooks {
     /// Returns whether a hook may have removed a call. A result without a stored call may then
     /// belong to the removed call.
-    pub(super) fn may_be_forgotten(&self, added: &[Arc<Message>], history: &Messages) -> bool {
-        let mut known = self.forgotten.borrow_mut();
-        let new = added.get(known.added..).unwrap_or_default();
-        known.of_added |= new.iter().any(|message| has_asked_hooks(message));
-        known.added = added.len();
-        known.of_added
+    pub(super) fn may_have_removed_calls(
+        &self,
+        added: &[Arc<Message>],
+        history: &Messages,
+    ) -> bool {
+        let mut known = self.removed_calls.borrow_mut();
+        let new = added.get(known.checked..).unwrap_or_default();
+        known.in_added |= new.iter().any(|message| hooks_were_called(message));
+        known.checked = added.len();
+        known.in_added
             || *known
-                .of_history
-                .get_or_insert_with(|| history.iter().any(|message| has_asked_hooks(message)))
+                .in_history
+                .get_or_insert_with(|| history.iter().any(|message| hooks_were_called(message)))
     }
 }
 
@@ -135,12 +139,12 @@ pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
 
 /// Returns whether hooks were called for the calls of a stored message, which may then differ from
 /// the model's answer.
-pub(crate) fn has_asked_hooks(stored: &Message) -> bool {
+pub(crate) fn hooks_were_called(stored: &Message) -> bool {
     stored.metadata.contains_key(HOOKED_CALLS)
 }
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hooks").field("newest", &self.newest).finish_non_exhaustive()
+        f.debug_struct("Hooks").field("newest_tools", &self.newest_tools).finish_non_exhaustive()
     }
 }

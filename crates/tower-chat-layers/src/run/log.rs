@@ -74,7 +74,7 @@ pub(crate) struct RunLog {
     /// message.
     pub(super) input_digest: Option<String>,
     /// The state of a run in per-run mode.
-    pub(super) held: HeldRun,
+    pub(super) unstored: UnstoredRun,
     /// In per-service-call mode: the received text of the last service call, if it failed. The text
     /// is stored when the run ends, because a retry may still return an answer.
     pub(super) partial_text: Option<Arc<str>>,
@@ -109,18 +109,18 @@ pub(super) struct StoredBefore {
 /// The messages of answered service calls are in `LoadedConversation::added`, so that the request
 /// of a service call is built in the same way in each mode.
 #[derive(Default)]
-pub(super) struct HeldRun {
+pub(super) struct UnstoredRun {
     pub(super) input: Vec<Arc<Message>>,
-    /// The state before the first held message. `None` if the run holds no messages of a service
+    /// The state before the first unstored message. `None` if the run has no messages of a service
     /// call.
-    pub(super) before: Option<BeforeHeld>,
+    pub(super) state_before: Option<StateBeforeFirstCall>,
     /// Whether messages of the tool loop did not continue its earlier service calls. From then on,
-    /// messages of service calls are not held.
-    pub(super) is_broken: bool,
+    /// messages of service calls are not added.
+    pub(super) is_discontinuous: bool,
 }
 
 /// The state of a conversation before a run has added the messages of its first service call.
-pub(super) struct BeforeHeld {
+pub(super) struct StateBeforeFirstCall {
     pub(super) added: usize,
     pub(super) assigned_ids: usize,
     pub(super) replay: Replay,
@@ -181,7 +181,7 @@ impl RunLog {
             is_persister_missed: false,
             history_in_request: HistoryInRequest::default(),
             input_digest: None,
-            held: HeldRun::default(),
+            unstored: UnstoredRun::default(),
             partial_text: None,
             journal: None,
             fenced: None,

@@ -7,8 +7,8 @@ use tower_chat_core::{
 };
 
 use super::{
+    call_cache::{CallOfMessage, MessageWithCalls},
     call_records::StoredPosition,
-    held_calls::{HeldCall, HeldMessage},
     log::RunLog,
     stored_messages::find,
 };
@@ -50,36 +50,37 @@ impl RunLog {
     }
 
     /// Returns a call of the conversation. `messages` are about to be stored.
-    pub(super) fn held_call(
+    pub(super) fn call_of_conversation(
         &self,
         (id, index): CallOfRun,
         messages: &[Arc<Message>],
-    ) -> Option<HeldCall> {
-        let known = self.call_records.held.0.borrow().get(&id).cloned();
-        let held = match known {
+    ) -> Option<CallOfMessage> {
+        let known = self.call_records.call_cache.0.borrow().get(&id).cloned();
+        let with_calls = match known {
             Some(known) => known,
             None => {
-                let held = self.held_answer(id, messages)?;
-                let found = held.get(&id).cloned();
-                *self.call_records.held.0.borrow_mut() = held;
+                let with_calls = self.messages_with_calls(id, messages)?;
+                let found = with_calls.get(&id).cloned();
+                *self.call_records.call_cache.0.borrow_mut() = with_calls;
                 found?
             }
         };
-        let (call, waits_for_approval) = match held.message.parts.get(*held.parts.get(index)?)? {
-            Part::ToolCall(call) => (call, false),
-            Part::ApprovalRequest(request) => (&request.call, true),
-            _ => return None,
-        };
-        let call_id = held.ids.get(index)?.clone();
-        Some(HeldCall { call: call.clone(), call_id, waits_for_approval })
+        let (call, waits_for_approval) =
+            match with_calls.message.parts.get(*with_calls.parts.get(index)?)? {
+                Part::ToolCall(call) => (call, false),
+                Part::ApprovalRequest(request) => (&request.call, true),
+                _ => return None,
+            };
+        let call_id = with_calls.ids.get(index)?.clone();
+        Some(CallOfMessage { call: call.clone(), call_id, waits_for_approval })
     }
 
     /// Returns all messages of the answer that contains the message `id`.
-    fn held_answer(
+    fn messages_with_calls(
         &self,
         id: MessageId,
         messages: &[Arc<Message>],
-    ) -> Option<HashMap<MessageId, Arc<HeldMessage>>> {
+    ) -> Option<HashMap<MessageId, Arc<MessageWithCalls>>> {
         let (added, history) = (&self.conversation.added, &self.conversation.history);
         let answer = if let Some((position, _)) = find(messages, id) {
             let (before, from) = messages.split_at(position);
@@ -92,7 +93,7 @@ impl RunLog {
             answer_of(id.run, history.take(position).iter().rev(), history.iter_from(position))
         };
         let mut ids = AnswerIds::default();
-        let held = answer.into_iter().filter_map(|message| {
+        let with_calls = answer.into_iter().filter_map(|message| {
             let ids = ids.next(&message).into_iter().map(|id| id.into_owned()).collect();
             let is_call = |part: &Part| match part {
                 Part::ToolCall(call) => !call.provider_executed,
@@ -100,9 +101,9 @@ impl RunLog {
             };
             let parts = message.parts.iter().enumerate().filter(|(_, part)| is_call(part));
             let parts = parts.map(|(index, _)| index).collect();
-            Some((message.id?, Arc::new(HeldMessage { message, parts, ids })))
+            Some((message.id?, Arc::new(MessageWithCalls { message, parts, ids })))
         });
-        Some(held.collect())
+        Some(with_calls.collect())
     }
 }
 

@@ -14,6 +14,7 @@ mod answered_calls;
 mod approvals;
 mod approved_calls;
 mod begin;
+mod call_cache;
 mod call_records;
 mod calls;
 mod claims;
@@ -22,8 +23,6 @@ mod conversation;
 mod effect;
 mod events;
 mod fenced_attempt;
-mod held;
-mod held_calls;
 mod history;
 mod history_in_request;
 mod hooks;
@@ -59,6 +58,7 @@ mod summary;
 mod tool_events;
 mod trailing_results;
 mod unanswered_calls;
+mod unstored;
 mod usage;
 mod write;
 
@@ -77,14 +77,14 @@ pub(crate) use self::{
     approvals::{UnseenResult, keep_pending_calls, waiting_of},
     approved_calls::{submit_unstored_outcomes, withdraw_claims},
     begin::{
-        Begins, Settings, begin_lone_run, begin_run,
+        RunParameters, Settings, begin_lone_run, begin_run,
         request::{open_request, put_history_for_loop},
         shared,
         stored_answer::{answered_before, repeated_answer, stored_answer},
     },
     events::{Event, LeaveCause},
     history::head_of,
-    hooks::has_asked_hooks,
+    hooks::hooks_were_called,
     incomplete_commit::{IncompleteCommit, incomplete_commit, of_prior_calls},
     journaled::{InterruptedRun, end_unanswered, position_across_attempts},
     lost_history::check_recorded,

@@ -54,7 +54,7 @@ async fn take_over(
     let (begun, answer) = begin.await?;
     let log = std::mem::replace(&mut *begun.log(), RunLog::without_store(begun.id()));
     let mut of_loop = run.log();
-    let tools = of_loop.call_records.hooks.newest();
+    let tools = of_loop.call_records.hooks.newest_tools();
     let loop_policy = of_loop.loop_policy.take();
     *of_loop = RunLog { answer, loop_policy, ..log };
     // The hooks of the loop's tools decide which parts of the first answer are stored.

@@ -28,15 +28,15 @@ pub(crate) fn is_marked_interrupted(message: &Message) -> bool {
 pub(super) struct StreamedText {
     complete_messages: String,
     /// The text of the message that is being streamed.
-    under_way: String,
+    current_message: String,
 }
 
 impl StreamedText {
     pub(super) fn record_update(&mut self, update: &ChatUpdate) {
         match update {
-            ChatUpdate::TextDelta(delta) => self.under_way.push_str(delta),
+            ChatUpdate::TextDelta(delta) => self.current_message.push_str(delta),
             ChatUpdate::Message(message) => {
-                self.under_way.clear();
+                self.current_message.clear();
                 self.complete_messages.push_str(&message.text());
             }
             _ => {}
@@ -44,7 +44,7 @@ impl StreamedText {
     }
 
     pub(super) fn text(&self) -> Option<Arc<str>> {
-        let text = format!("{}{}", self.complete_messages, self.under_way);
+        let text = format!("{}{}", self.complete_messages, self.current_message);
         (!text.is_empty()).then(|| text.into())
     }
 }
@@ -58,11 +58,11 @@ pub(super) struct PartialText {
 }
 
 impl PartialText {
-    pub(super) fn left(text: Option<&Arc<str>>) -> Self {
+    pub(super) fn stored(text: Option<&Arc<str>>) -> Self {
         Self { stored: text.cloned(), change: None }
     }
 
-    pub(super) fn keep(&mut self, text: Arc<str>) {
+    pub(super) fn replace_with(&mut self, text: Arc<str>) {
         self.change = Some(text);
     }
 

@@ -16,7 +16,7 @@ impl Records {
         Self { rows: Vec::with_capacity(rows), by_call: HashMap::with_capacity(rows) }
     }
 
-    pub(super) fn put(&mut self, row: ToolRecord) {
+    pub(super) fn insert(&mut self, row: ToolRecord) {
         match self.by_call.get(&row.call).and_then(|index| self.rows.get_mut(*index)) {
             Some(known) => *known = row,
             None => {

@@ -8,22 +8,22 @@ use tower_chat_core::{ChatRequest, Message, RefusalMark, RefusalMarks, Role};
 /// The refusal marks of a conversation: the loaded ones, then those that this run has added.
 #[derive(Debug, Default)]
 pub(super) struct RefusedSoFar {
-    pub(super) all: Vec<RefusalMark>,
-    /// The number of marks at the beginning of `all` that are stored or submitted.
+    pub(super) marks: Vec<RefusalMark>,
+    /// The number of marks at the beginning of `marks` that are stored or submitted.
     stored: usize,
 }
 
 impl RefusedSoFar {
     pub(super) fn stored(marks: &[RefusalMark]) -> Self {
-        Self { all: marks.to_vec(), stored: marks.len() }
+        Self { marks: marks.to_vec(), stored: marks.len() }
     }
 
     /// Adds the unstored marks to a message that is about to be stored.
     pub(super) fn store_in(&mut self, message: &mut Arc<Message>) {
-        let new = self.all.get(self.stored..).unwrap_or_default();
+        let new = self.marks.get(self.stored..).unwrap_or_default();
         if !new.is_empty() {
             RefusalMark::store_in(Arc::make_mut(message), new.iter().cloned());
-            self.stored = self.all.len();
+            self.stored = self.marks.len();
         }
     }
 
@@ -36,14 +36,14 @@ impl RefusedSoFar {
     }
 
     pub(super) fn mark(&self, request: &mut ChatRequest) {
-        if !self.all.is_empty() {
-            request.extensions.insert(RefusalMarks::new(self.all.iter().cloned()));
+        if !self.marks.is_empty() {
+            request.extensions.insert(RefusalMarks::new(self.marks.iter().cloned()));
         }
     }
 
-    pub(super) fn add(&mut self, marks: &[RefusalMark]) {
-        let new = marks.iter().filter(|mark| !self.all.contains(mark));
+    pub(super) fn add_marks(&mut self, marks: &[RefusalMark]) {
+        let new = marks.iter().filter(|mark| !self.marks.contains(mark));
         let new: Vec<_> = new.cloned().collect();
-        self.all.extend(new);
+        self.marks.extend(new);
     }
 }

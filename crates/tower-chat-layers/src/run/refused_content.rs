@@ -14,7 +14,7 @@ use super::Run;
 use crate::{PersistenceError, RefusedContent, error::as_permanent};
 
 fn note_refused(run: &Run, marks: &[RefusalMark]) {
-    run.log().refused.add(marks);
+    run.log().refused.add_marks(marks);
     for RefusalMark { issuer, message, content, .. } in marks {
         tracing::warn!(
             conversation = %run.key(),
@@ -40,7 +40,7 @@ pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &Bo
         let added = &log.conversation.added;
         let answered = added.iter().rposition(|message| message.role == Role::Assistant);
         let unanswered = added.iter().skip(answered.map_or(0, |last| last + 1));
-        let known = &log.refused.all;
+        let known = &log.refused.marks;
         unanswered.chain(inputs).flat_map(|it| marks_of(it, refusal, known)).collect()
     };
     note_refused(run, &marks);
@@ -91,7 +91,7 @@ where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,
 {
-    let known = run.log().refused.all.clone();
+    let known = run.log().refused.marks.clone();
     let Suspects { stored, new, is_named } = Suspects::of(&request, &refusal, &known);
     let at_fault = stored.iter().chain(&new).next().cloned();
     if is_named {

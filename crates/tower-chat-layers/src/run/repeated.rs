@@ -38,7 +38,7 @@ pub(super) struct Stored<'a> {
 
 impl Stored<'_> {
     fn before_run(&self) -> Messages {
-        before(&self.history.messages, self.added)
+        messages_before_run(&self.history.messages, self.added)
     }
 }
 
@@ -139,7 +139,7 @@ impl RunLog {
             let is_above = |(own, above): &(&Arc<Message>, &Arc<Message>)| {
                 own.role == above.role && own.parts == above.parts
             };
-            let above = own.iter().zip(self.calls.above.iter()).take_while(is_above).count();
+            let above = own.iter().zip(self.calls.prepended.iter()).take_while(is_above).count();
             own.drain(..above);
         }
         let added = &self.conversation.added;
@@ -156,7 +156,7 @@ impl RunLog {
             };
             observe(&stored, &own)
         };
-        let mut observed = after(before(&self.conversation.history, added));
+        let mut observed = after(messages_before_run(&self.conversation.history, added));
         if observed.is_err() && !self.history_in_request.history.is_empty() {
             // The loop may send the history in the form in which the layer above has put it before
             // the input, which can differ from the stored form.
@@ -178,7 +178,7 @@ impl RunLog {
     }
 }
 
-fn before(history: &Messages, added: &[Arc<Message>]) -> Messages {
+fn messages_before_run(history: &Messages, added: &[Arc<Message>]) -> Messages {
     let first = added.first().and_then(|first| first.id);
     let is_first = |message: &Arc<Message>| message.id == first;
     let position = first.and_then(|_| history.iter().position(is_first));

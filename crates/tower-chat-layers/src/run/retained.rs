@@ -56,11 +56,11 @@ impl RunLog {
     /// Returns the replacement of a result whose call is not stored, because a hook may have
     /// removed the call. `None` if no hook was called in the conversation.
     pub(super) fn retained_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
-        let may_be_forgotten = self
+        let may_have_removed_calls = self
             .call_records
             .hooks
-            .may_be_forgotten(&self.conversation.added, &self.conversation.history);
-        may_be_forgotten.then(|| withheld(result, WITHHELD))
+            .may_have_removed_calls(&self.conversation.added, &self.conversation.history);
+        may_have_removed_calls.then(|| withheld(result, WITHHELD))
     }
 
     fn is_of_this_run(&self, (message, _): CallOfRun) -> bool {

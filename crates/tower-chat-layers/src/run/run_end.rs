@@ -173,7 +173,7 @@ impl RunLog {
             let mut row =
                 ToolRecord::pending(stored.call, stored.round_index, pending.id(), pending.name());
             row.status = ToolStatus::Returned;
-            records.put(row);
+            records.insert(row);
         }
         is_returned
     }

@@ -21,7 +21,7 @@ use super::{
     refused_content::note_refused_inputs,
     service_id::adopt_answer,
     tool_events::reserve_beside,
-    write::logged,
+    write::await_and_log,
 };
 use crate::{
     PersistenceError, ToolLoopError, UnansweredInputs,
@@ -147,7 +147,7 @@ impl OpenCall {
                 // A failure of this write is only logged, because the caller receives the error of
                 // the refusal.
                 let failure = "tool results of a refused service call could not be recorded";
-                logged(&run, submission, failure).await;
+                await_and_log(&run, submission, failure).await;
                 Err(error)
             }
         }
@@ -212,7 +212,7 @@ impl OpenCall {
         let step = answered.step.clone();
         let (submission, write) = run.record(&mut log, slot, Event::Answered(answered));
         let attempt = Attempt::Answered { answer: answer.clone(), step, write };
-        log.calls.keep(self.ordinal, attempt);
+        log.calls.set_last(self.ordinal, attempt);
         drop(log);
         Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
     }
@@ -261,7 +261,8 @@ impl OpenCall {
             kept = UnansweredInputs::Results;
         }
         let submission = self.unanswered(slot, kept);
-        logged(&run, submission, "the inputs of a failed service call could not be stored").await;
+        await_and_log(&run, submission, "the inputs of a failed service call could not be stored")
+            .await;
     }
 
     fn unanswered(&mut self, slot: Result<Slot, StoreError>, kept: UnansweredInputs) -> Submission {
@@ -302,9 +303,9 @@ impl StoredCall {
     /// Waits until the write of the answer is durable, or is in the outbox.
     pub(crate) async fn durable(self) -> Result<Answer, PersistenceError> {
         let Self { run, ordinal, mut answer, submission } = self;
-        let settled = run.settled(submission, || Some(answer.clone())).await;
+        let outcome = run.await_outcome(submission, || Some(answer.clone())).await;
         let mut log = run.log();
-        if let Err(error) = settled {
+        if let Err(error) = outcome {
             log.calls.refused = ordinal;
             return Err(error);
         }

@@ -9,7 +9,7 @@ use super::{
     PersisterAbove, Run, ServiceCall, WritePoint,
     begin::request::replay_with,
     calls::Attempt,
-    hooks::has_asked_hooks,
+    hooks::hooks_were_called,
     log::RunLog,
     model_request::{joined, own_messages},
     repeated::take_observed,
@@ -43,7 +43,7 @@ pub(crate) fn start_call(
     log.remove_history(request);
     if log.is_alone && request.history_len() > 0 {
         // The tool loop sends these messages only with its first service call.
-        log.calls.above = request.history();
+        log.calls.prepended = request.history();
     }
     let sent = match ordinal {
         Some(_) => 0,
@@ -55,7 +55,7 @@ pub(crate) fn start_call(
             let again = submit_again(run, &log, ordinal, answer, write);
             return Ok(StartedCall::Answered(Box::new(again)));
         }
-        Some(Attempt::Unanswered { rest }) => rest.clone(),
+        Some(Attempt::Unanswered { unsubmitted }) => unsubmitted.clone(),
         // The first request of a resumed run begins with the stored messages.
         None if ordinal == Some(0) && log.is_alone => {
             own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
@@ -120,20 +120,20 @@ fn unsubmitted(
         }
     }
     log.conversation.needs_all_later = true;
-    if log.held.is_broken {
+    if log.unstored.is_discontinuous {
         return Ok(NewOfCall::Unknown);
     }
     let observed = match log.observe_call(run.conversation(), request) {
         // The run no longer has messages of service calls, because the loop may return all rounds
         // of the run in its answer.
         Err(_) if log.mode == PersistenceMode::PerRun => {
-            log.held.is_broken = true;
+            log.unstored.is_discontinuous = true;
             return Ok(NewOfCall::Unknown);
         }
         observed => observed?,
     };
     if request.history_len() == 0 && !observed.instructions.is_empty() {
-        request.prepend(&log.calls.above);
+        request.prepend(&log.calls.prepended);
     }
     take_observed(request, &observed);
     Ok(match observed.step {
@@ -197,7 +197,7 @@ impl RunLog {
         let position = added.partition_point(|added| added.id < message.id);
         self.has_assigned_id(message)
             && added.get(position).is_some_and(|added| {
-                let is_stored_form = || has_asked_hooks(added) && added.role == message.role;
+                let is_stored_form = || hooks_were_called(added) && added.role == message.role;
                 Arc::ptr_eq(added, message) || added == message || is_stored_form()
             })
     }
@@ -215,7 +215,7 @@ impl RunLog {
     pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
         let mut prefix = request.history();
         if prefix.is_empty() && self.conversation.service_id.is_none() {
-            prefix = self.calls.above.clone();
+            prefix = self.calls.prepended.clone();
         }
         let (messages, history_len) = if self.conversation.service_id.is_some() {
             // The service has the history. A retry sends all own messages again, even if some of

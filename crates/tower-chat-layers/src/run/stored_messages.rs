@@ -16,7 +16,7 @@ pub(super) struct StoredMessages(RefCell<Index>);
 #[derive(Debug, Default)]
 struct Index {
     positions: HashMap<MessageId, usize>,
-    seen: usize,
+    indexed: usize,
     /// The index of the round, by the index of the message. Contains the messages of runs that were
     /// looked up.
     rounds: HashMap<usize, u32>,
@@ -74,11 +74,11 @@ impl Index {
         if let Some(known) = self.positions.get(&id) {
             return Some(*known);
         }
-        let mut position = history.len().saturating_sub(self.seen);
+        let mut position = history.len().saturating_sub(self.indexed);
         let unseen = history.take(position);
         for message in unseen.iter().rev() {
             position -= 1;
-            self.seen += 1;
+            self.indexed += 1;
             let Some(found) = message.id else { continue };
             self.positions.entry(found).or_insert(position);
             if found == id {
@@ -96,11 +96,11 @@ impl Index {
         let run = history.get(position).and_then(run_of);
         let of_run = |message: &&Arc<Message>| run_of(message) == run;
         let before = history.take(position).iter().rev().take_while(of_run).count();
-        let mut rounds = Rounds::default();
+        let mut rounds = RoundCounter::default();
         let of_run = history.iter_from(position - before).take_while(of_run);
         for (position, message) in (position - before..).zip(of_run) {
             rounds.push(message);
-            self.rounds.insert(position, rounds.last());
+            self.rounds.insert(position, rounds.last_index());
         }
         self.rounds.get(&position).copied().unwrap_or_default()
     }
@@ -108,13 +108,13 @@ impl Index {
 
 /// Counts the rounds in the messages of one run. All messages of an answer belong to one round.
 #[derive(Debug, Default)]
-pub(super) struct Rounds {
+pub(super) struct RoundCounter {
     pub(super) count: usize,
     /// The answer of the last message, if it contains calls.
     open: Option<AnswerKey>,
 }
 
-impl Rounds {
+impl RoundCounter {
     pub(super) fn push(&mut self, message: &Message) {
         let asks = message.asked_calls().next().is_some();
         let key = AnswerKey::of(message);
@@ -123,7 +123,7 @@ impl Rounds {
         self.open = key.filter(|_| is_open || asks);
     }
 
-    fn last(&self) -> u32 {
+    fn last_index(&self) -> u32 {
         u32::try_from(self.count.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 }

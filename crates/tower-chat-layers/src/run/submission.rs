@@ -137,12 +137,12 @@ impl Drop for Submission {
 /// Returns whether both values are the same write. The ids are not sufficient: a write without
 /// messages has the same id as the next write with messages, and writes of two attempts can have
 /// the same id and different incarnations.
-fn is_repetition(one: &Write, other: &Write) -> bool {
-    one.id() == other.id()
-        && one.expected() == other.expected()
-        && one.result() == other.result()
-        && one.messages().len() == other.messages().len()
-        && one.tools() == other.tools()
+fn is_repetition(first: &Write, second: &Write) -> bool {
+    first.id() == second.id()
+        && first.expected() == second.expected()
+        && first.result() == second.result()
+        && first.messages().len() == second.messages().len()
+        && first.tools() == second.tools()
 }
 
 /// Waits for the outcome of writes after their submission was dropped.

@@ -12,11 +12,11 @@ use tower_chat_core::{
 
 use super::{
     Run, WritePoint,
+    call_cache::CallOfMessage,
     call_records::StoredPosition,
     claims::HeldUntil,
     effect::Effect,
     events::{Event, apply},
-    held_calls::HeldCall,
     log::RunLog,
     records::Records,
     write::submit,
@@ -70,7 +70,7 @@ pub(crate) async fn tool_finished(
     let slot = reserve_beside(run).await;
     let Some(event) = pending.event.take() else { return Ok(()) };
     let submission = run.record(&mut run.log(), slot?, event).0;
-    run.settled(submission, || None).await?;
+    run.await_outcome(submission, || None).await?;
     run.log().approved_calls.note_stored(call);
     tools_started(run, claim).await
 }
@@ -82,7 +82,7 @@ pub(crate) async fn write_beside(run: &Run, event: Event) -> Result<(), Persiste
     let Effect::Write(write) = effect else { return Ok(()) };
     let slot = reserve_beside(run).await?;
     let submission = submit(run, &mut run.log(), slot, *write).0;
-    run.settled(submission, || None).await
+    run.await_outcome(submission, || None).await
 }
 
 /// Returns a slot in the store's queue for a write before the end of the run. A run that is stored
@@ -114,14 +114,15 @@ impl Drop for PendingOutcome<'_> {
 /// The stored form of a call.
 struct StoredCall {
     stored: StoredPosition,
-    held: HeldCall,
+    found: CallOfMessage,
 }
 
 impl StoredCall {
     fn row(&self) -> ToolRecord {
-        let (call, name) = (self.stored.call, &self.held.call.name);
-        let mut row = ToolRecord::pending(call, self.stored.round_index, &*self.held.call_id, name);
-        if self.held.waits_for_approval {
+        let (call, name) = (self.stored.call, &self.found.call.name);
+        let mut row =
+            ToolRecord::pending(call, self.stored.round_index, &*self.found.call_id, name);
+        if self.found.waits_for_approval {
             row.status = ToolStatus::PendingApproval;
         }
         row
@@ -146,10 +147,10 @@ impl RunLog {
                 None => {
                     let mut row = stored.row();
                     row.started_at = Some(now);
-                    records.put(row);
+                    records.insert(row);
                 }
             }
-            if stored.held.waits_for_approval {
+            if stored.found.waits_for_approval {
                 let started_at = self.prior_attempts.starts.get(&call).copied();
                 claims.push(Claim { call, started_at });
                 if let Some(row) = records.get_mut(call) {
@@ -171,7 +172,7 @@ impl RunLog {
     ) {
         for (call, result, report) in outcomes {
             let Some(stored) = self.stored_call(*call, &[]) else { continue };
-            let retained = self.retained_outcome(*call, &stored.held.call, result, Some(report));
+            let retained = self.retained_outcome(*call, &stored.found.call, result, Some(report));
             let (changed, changed_error) = match retained {
                 Retained::Whole => (None, None),
                 Retained::Redacted(redaction) => (redaction.result, redaction.error),
@@ -182,14 +183,14 @@ impl RunLog {
             truncation.apply(&mut result);
             result.queued.clone_from(&original.queued);
             let mut row = stored.row();
-            if !stored.held.waits_for_approval {
+            if !stored.found.waits_for_approval {
                 row.status = report.status;
             }
             row.result = RecordedResult::Apart(result);
             row.error = changed_error.unwrap_or_else(|| report.error.clone());
             row.started_at = report.started_at;
             row.finished_at = report.finished_at;
-            records.put(row);
+            records.insert(row);
         }
     }
 
@@ -222,7 +223,7 @@ impl RunLog {
     /// stored.
     fn stored_call(&self, call: CallOfRun, messages: &[Arc<Message>]) -> Option<StoredCall> {
         let stored = self.stored_position(call)?;
-        let held = self.held_call(call, messages)?;
-        Some(StoredCall { stored, held })
+        let found = self.call_of_conversation(call, messages)?;
+        Some(StoredCall { stored, found })
     }
 }

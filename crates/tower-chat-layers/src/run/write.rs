@@ -56,8 +56,8 @@ impl Run {
         match apply(log, self.policy(), event) {
             Effect::Nothing => (Submission::nothing(), None),
             Effect::Write(write) => submit(self, log, slot, *write),
-            Effect::Hold(call) => {
-                log.hold(call, self.clock().whole_milliseconds());
+            Effect::AddUnstored(call) => {
+                log.add_unstored(call, self.clock().whole_milliseconds());
                 (Submission::nothing(), None)
             }
             Effect::Leave(until) => {
@@ -78,7 +78,7 @@ impl Run {
     /// submitted at the first poll of the future.
     pub(crate) async fn write(&self, event: Event) -> Result<(), PersistenceError> {
         let submission = self.record(&mut self.log(), Ok(Slot::unbounded()), event).0;
-        self.settled(submission, || None).await
+        self.await_outcome(submission, || None).await
     }
 
     /// Reserves a slot in the store's queue. If this fails under [`StoreFailure::Continue`], the
@@ -102,7 +102,7 @@ impl Run {
     }
 
     /// Waits for the outcome of a submission. An error contains the value of `answer`.
-    pub(super) async fn settled(
+    pub(super) async fn await_outcome(
         &self,
         mut submission: Submission,
         answer: impl FnOnce() -> Option<Answer>,
@@ -136,18 +136,18 @@ pub(crate) async fn complete_run(
     let submission = {
         let mut log = run.log();
         if run.write_point() == WritePoint::End {
-            complete_held(run, &mut log, &mut answer, before)?;
+            prepare_answer_at_end(run, &mut log, &mut answer, before)?;
         }
         let (messages, ended_by) = (answer.messages.clone(), answer.finish.ended_by);
         run.record(&mut log, slot, Event::Completed { answer: messages, before, ended_by }).0
     };
     match run.stored().map(|stored| stored.stored_as) {
         Some(PersistenceMode::PerRun | PersistenceMode::Journaled) => {
-            run.settled(submission, || Some(answer.clone())).await?;
+            run.await_outcome(submission, || Some(answer.clone())).await?;
         }
         Some(PersistenceMode::PerServiceCall) | None => {
             let failure = "tool results at the end of a run could not be recorded";
-            logged(run, submission, failure).await;
+            await_and_log(run, submission, failure).await;
         }
     }
     Ok(answer)
@@ -155,7 +155,7 @@ pub(crate) async fn complete_run(
 
 /// Sets the message ids in the answer of a run that is stored at its end. Checks that the policy
 /// and the hooks allow the answer to be stored.
-fn complete_held(
+fn prepare_answer_at_end(
     run: &Run,
     log: &mut RunLog,
     answer: &mut Answer,
@@ -190,7 +190,7 @@ pub(crate) async fn discard_input(run: &Run) {
     let slot = Ok(Slot::unbounded());
     let submission = run.record(&mut run.log(), slot, Event::InputRefused).0;
     let failure = "the input of a refused run could not be discarded: the run stays open";
-    logged(run, submission, failure).await;
+    await_and_log(run, submission, failure).await;
 }
 
 /// Adds messages to the run and submits their write, if there is one. The results in `left_out` are
@@ -254,7 +254,7 @@ fn contents(
         true => Composed { messages: messages.clone(), records: Records::default() },
         false => log.compose(messages, &write.left_out, citations, truncation),
     };
-    std::mem::take(&mut write.rows).into_iter().for_each(|row| records.put(row));
+    std::mem::take(&mut write.rows).into_iter().for_each(|row| records.insert(row));
     log.outcome_rows(&write.outcomes, truncation, &mut records);
     log.note_end(records.rows());
     if write.ends_run
@@ -326,7 +326,7 @@ fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> W
 
 /// Waits for the outcome of a submission, and logs a failure with the text `failure`. For callers
 /// that report another error, or that must return the complete answer.
-pub(super) async fn logged(run: &Run, mut submission: Submission, failure: &'static str) {
+pub(super) async fn await_and_log(run: &Run, mut submission: Submission, failure: &'static str) {
     if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
         tracing::error!(
             conversation = %run.key(),

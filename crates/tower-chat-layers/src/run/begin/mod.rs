@@ -66,7 +66,7 @@ use crate::{
 
 /// The parameters with which a run begins.
 #[derive(Clone)]
-pub(crate) struct Begins {
+pub(crate) struct RunParameters {
     pub(crate) conversation: Conversation,
     pub(crate) mode: PersistenceMode,
     pub(crate) head: Head,
@@ -77,7 +77,7 @@ pub(crate) struct Begins {
 }
 
 /// The parameters that all steps of a run's beginning need.
-struct Beginning<'a> {
+struct RunBuilder<'a> {
     settings: &'a Settings,
     mode: PersistenceMode,
     conversation: &'a Conversation,
@@ -120,26 +120,25 @@ struct TakenInput {
 /// Loads the state that the run needs, and creates the run.
 pub(crate) async fn begin_run(
     settings: &Settings,
-    begins: Begins,
+    parameters: RunParameters,
     request: &mut ChatRequest,
     caller: Caller,
 ) -> Result<Run, PersistenceError> {
-    let Begins { conversation, mode, head, arrived_at, sends_record } = begins;
+    let RunParameters { conversation, mode, head, arrived_at, sends_record } = parameters;
     let is_background = request.options.is_background();
-    let beginning =
-        Beginning { settings, mode, conversation: &conversation, caller, is_background };
-    beginning.check(request)?;
-    let opened = beginning.open(request, head, sends_record).await?;
-    let (mut history, mut loaded) = beginning.load(request, &opened).await?;
-    let observed = beginning.observe(request, &opened, &history)?;
+    let builder = RunBuilder { settings, mode, conversation: &conversation, caller, is_background };
+    builder.check(request)?;
+    let opened = builder.open(request, head, sends_record).await?;
+    let (mut history, mut loaded) = builder.load(request, &opened).await?;
+    let observed = builder.observe(request, &opened, &history)?;
     let run = observed.as_ref().map_or(conversation.run, |observed| observed.run);
     let is_continued = run != conversation.run;
     let conversation = Conversation { run, ..conversation.clone() };
-    let beginning = Beginning { conversation: &conversation, ..beginning };
+    let builder = RunBuilder { conversation: &conversation, ..builder };
     if is_continued {
         request.extensions.insert(conversation.clone());
         if has_incomplete_responses(&history.loaded.history, run) {
-            (history, loaded) = beginning.load(request, &opened).await?;
+            (history, loaded) = builder.load(request, &opened).await?;
         }
     }
     let names_run = request.extensions.get::<ResumesRun>().is_some();
@@ -147,10 +146,10 @@ pub(crate) async fn begin_run(
         && history.loaded.history.messages.is_empty()
         && !names_run
         && !may_be_empty(request);
-    let input = beginning.take_input(request, &history, observed).await?;
-    beginning.check_not_empty(says_nothing, &input)?;
+    let input = builder.take_input(request, &history, observed).await?;
+    builder.check_not_empty(says_nothing, &input)?;
     let approves = answers_approvals(input.own.iter().chain(opened.staged()));
-    let mut log = beginning.log(&opened, history, input, approves).await?;
+    let mut log = builder.log(&opened, history, input, approves).await?;
     let fenced = request.extensions.get::<FencedAttempt>().copied();
     log.fenced = fenced.filter(|_| settings.store.journal().is_some());
     let stored = Storage {
@@ -159,7 +158,7 @@ pub(crate) async fn begin_run(
         policy: settings.policy.clone(),
         store: settings.store.clone(),
         clock: settings.clock.clone(),
-        stored_as: beginning.stored_as(),
+        stored_as: builder.stored_as(),
         is_nested: RunAncestry::is_nested(request),
         arrived_at,
         _loaded: loaded,
@@ -185,8 +184,8 @@ pub(crate) async fn begin_lone_run(
     }
     let mode = PersistenceMode::PerServiceCall;
     let arrived_at = settings.clock.now();
-    let begins = Begins { conversation, mode, head, arrived_at, sends_record };
-    begin_run(settings, begins, request, Caller::ServiceCall).await
+    let parameters = RunParameters { conversation, mode, head, arrived_at, sends_record };
+    begin_run(settings, parameters, request, Caller::ServiceCall).await
 }
 impl OpenedHead {
     fn staged(&self) -> &[Arc<Message>] {
@@ -194,7 +193,7 @@ impl OpenedHead {
     }
 }
 
-impl Beginning<'_> {
+impl RunBuilder<'_> {
     fn not_loaded(&self) -> impl Fn(StoreError) -> PersistenceError {
         let key = self.conversation.key.clone();
         move |source| PersistenceError::NotLoaded { key: key.clone(), source }
@@ -529,7 +528,7 @@ impl Beginning<'_> {
         own: &[Arc<Message>],
     ) -> Result<CallRecords, PersistenceError> {
         let Self { settings, conversation: Conversation { key, run }, .. } = *self;
-        let mut records = CallRecords::after(added, Hooks::of_source(settings.tools.clone()));
+        let mut records = CallRecords::of_stored(added, Hooks::of_source(settings.tools.clone()));
         if added.is_empty() {
             let reports = reports_of_recorded_results(settings.store.as_ref(), key, history, own);
             for (position, reports) in reports.await.map_err(self.not_loaded())? {

@@ -33,7 +33,7 @@ pub(crate) fn open_request(
     let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
     own.drain(..own.iter().take_while(is_stored).count());
     request.history_owner = log.conversation.service_id.clone().map(HistoryOwner::Service);
-    log.calls.above = request.history();
+    log.calls.prepended = request.history();
     match run.write_point() {
         WritePoint::EachCall => put_unanswered_before(&log, &mut request, &own),
         WritePoint::End => put_history_before(run, &mut log, &mut request, &own)?,

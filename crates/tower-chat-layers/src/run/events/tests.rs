@@ -64,8 +64,8 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     }
     let write = match effect {
         Effect::Write(write) => write,
-        Effect::Hold(call) => {
-            log.hold(call, None);
+        Effect::AddUnstored(call) => {
+            log.add_unstored(call, None);
             return wording;
         }
         Effect::Nothing | Effect::Leave(_) => return wording,
@@ -93,7 +93,7 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
 fn summary(effect: &Effect) -> String {
     let write = match effect {
         // In per-run mode, a service call adds its messages to the run log and writes nothing.
-        Effect::Nothing | Effect::Hold(_) => return "-".to_owned(),
+        Effect::Nothing | Effect::AddUnstored(_) => return "-".to_owned(),
         Effect::Leave(LeaseEnd::NotHeld) => return "leaves".to_owned(),
         Effect::Leave(LeaseEnd::Abandoned) => return "abandons".to_owned(),
         Effect::Leave(LeaseEnd::At(_)) => return "leaves until".to_owned(),
@@ -278,7 +278,7 @@ fn the_stored_run_has_the_rounds_of_its_service_calls_if_the_answer_of_the_loop_
     assert_eq!(at_end(&mut per_run(&rounds), &own, None), "q, calls, r1r2, b, ends");
     // The messages of a service call do not continue the messages of the earlier service calls.
     let mut log = per_run(&rounds[..2]);
-    log.held.is_broken = true;
+    log.unstored.is_discontinuous = true;
     let event = last(&log);
     let effect = apply(&mut log, &PersistencePolicy::default(), event);
     take(&mut log, effect);
@@ -504,7 +504,7 @@ struct Generated {
     /// The messages of the next service call.
     unsent: Vec<Message>,
     /// In per-run mode, the messages that the run stores at its end.
-    held: Vec<String>,
+    unstored: Vec<String>,
 }
 
 impl Generated {
@@ -521,7 +521,7 @@ impl Generated {
     fn expect(&mut self, messages: &[Message]) {
         let messages = messages.iter().map(wording);
         match self.log.mode {
-            PersistenceMode::PerRun => self.held.extend(messages),
+            PersistenceMode::PerRun => self.unstored.extend(messages),
             PersistenceMode::PerServiceCall | PersistenceMode::Journaled => {
                 self.stored.extend(messages);
             }
@@ -548,7 +548,7 @@ impl Generated {
         if self.log.mode == PersistenceMode::PerRun {
             answer.extend(next(&self.log, unsent));
         }
-        self.stored.append(&mut self.held);
+        self.stored.append(&mut self.unstored);
         self.apply(Event::Completed { answer, before: 0, ended_by });
     }
 
@@ -610,8 +610,8 @@ fn wording(message: &Message) -> String {
 #[test]
 fn messages_of_a_run_are_stored_once_in_every_valid_order_of_events() {
     for (seed, mode) in (0..600_u64).zip(MODES.into_iter().cycle()) {
-        let (stored, unsent, held) = (Vec::new(), Vec::new(), Vec::new());
-        let mut run = Generated { log: log(mode), seed, stored, unsent, held };
+        let (stored, unsent, unstored) = (Vec::new(), Vec::new(), Vec::new());
+        let mut run = Generated { log: log(mode), seed, stored, unsent, unstored };
         let input = next(&run.log, [Message::user("q")]);
         match mode {
             PersistenceMode::Journaled => run.stored.push("q".to_owned()),

@@ -99,7 +99,7 @@ impl Journal {
         let mut journal = Self::new(holder, length, now, content.open.visible);
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
         journal.stage = Stage::Open;
-        journal.partial_text = PartialText::left(content.open.partial_text.as_ref());
+        journal.partial_text = PartialText::stored(content.open.partial_text.as_ref());
         journal.input = match visible {
             0 => input_of(&content.messages, own),
             _ => own.len().saturating_sub(visible).min(content.messages.len()),
@@ -143,7 +143,7 @@ impl Journal {
 
     /// Sets the text of an interrupted answer for the next write.
     pub(in crate::run) fn keep_partial_text(&mut self, text: Arc<str>) {
-        self.partial_text.keep(text);
+        self.partial_text.replace_with(text);
     }
 
     /// Makes the next write remove the partial text, because a service call was answered.

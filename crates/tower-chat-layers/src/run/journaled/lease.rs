@@ -45,7 +45,7 @@ pub(in crate::run) async fn take_over(run: &Run) -> Result<TakenOver, Persistenc
     let slot = run.reserve().await?;
     let submission = stage_lease(run, &mut run.log(), slot, |_| {});
     let taken = TakenOver(Some(run.clone()));
-    match run.settled(submission, || None).await {
+    match run.await_outcome(submission, || None).await {
         Ok(()) => Ok(taken),
         Err(error) => {
             taken.continue_run();

@@ -8,7 +8,7 @@ use tower_chat_core::{
     pairing::{AnswerKey, ids_of_calls, is_marked_ended},
 };
 
-use crate::run::{has_asked_hooks, is_marked_interrupted};
+use crate::run::{hooks_were_called, is_marked_interrupted};
 
 pub(super) struct Atoms<'m> {
     pub(super) all: Vec<Atom<'m>>,
@@ -301,7 +301,7 @@ impl<'m> Utterance<'m> {
         Self {
             message,
             calls: calls.collect(),
-            lacks_calls: has_asked_hooks(message),
+            lacks_calls: hooks_were_called(message),
             is_partial: is_marked_interrupted(message),
         }
     }

@@ -7,10 +7,10 @@ use tower_chat_core::{Message, MessageId, ToolCall};
 /// A cache of one entry: the messages with calls of the answer that was looked up last. Outcomes
 /// usually arrive one at a time, and the row of each needs the same answer.
 #[derive(Debug, Default)]
-pub(super) struct HeldCalls(pub(super) RefCell<HashMap<MessageId, Arc<HeldMessage>>>);
+pub(super) struct CallCache(pub(super) RefCell<HashMap<MessageId, Arc<MessageWithCalls>>>);
 
 #[derive(Debug)]
-pub(super) struct HeldMessage {
+pub(super) struct MessageWithCalls {
     pub(super) message: Arc<Message>,
     /// The indices of the parts that are calls.
     pub(super) parts: Vec<usize>,
@@ -19,7 +19,7 @@ pub(super) struct HeldMessage {
 }
 
 /// A call, the id that its result uses, and whether it waits for approval.
-pub(super) struct HeldCall {
+pub(super) struct CallOfMessage {
     pub(super) call: ToolCall,
     pub(super) call_id: String,
     pub(super) waits_for_approval: bool,
