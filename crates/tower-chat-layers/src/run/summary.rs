@@ -9,7 +9,7 @@ use tower_service::Service;
 use super::{Run, Settings, conversation::LoadedConversation, log::RunLog};
 use crate::{
     replay::{Replay, ReplaySources},
-    summarize::{Making, SizedState, Summarizable},
+    summarize::{SizedState, Summarizable, SummaryMaker},
     telemetry,
     wait_without_permit::wait_without_permit,
 };
@@ -47,21 +47,21 @@ async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) 
     };
     let sources = settings.replay_sources(run.key(), request);
     let prices = settings.policy.prices.as_ref();
-    let Some(mut making) = Making::of_run(summarize, source, sources, (&view, &own)) else {
+    let Some(mut maker) = SummaryMaker::of_run(summarize, source, sources, (&view, &own)) else {
         return;
     };
-    making.prices = prices;
+    maker.prices = prices;
     // If no layer above has begun the run, the tool loop drops this future at a stop. With the
     // handle, the persister would continue with the service call before that.
-    making.handle = request.extensions.get::<RunHandle>().filter(|_| !is_alone);
-    let before = making.source.summary_id();
-    if making.next().is_none() {
+    maker.handle = request.extensions.get::<RunHandle>().filter(|_| !is_alone);
+    let before = maker.source.summary_id();
+    if maker.next_covered().is_none() {
         return telemetry::nothing_to_summarize(run.key());
     }
-    if let Some(made) = making.make_all().await {
+    if let Some(made) = maker.make_all().await {
         telemetry::summarized(run.key(), made.as_ref().err());
     }
-    let Making { source, answers, .. } = making;
+    let SummaryMaker { source, answers, .. } = maker;
     let replay = match source.summary_id() == before {
         true => None,
         false => Some(replay_with_summary(sources, &source).await),

@@ -10,11 +10,11 @@ use crate::replay::{DanglingCalls, Replay, TokenCounter, Turns};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// The number of the newest turns that are not covered, at least 1.
-    pub(super) turns: usize,
+    pub(super) kept_turns: usize,
     /// The maximum number of tokens of the turns that are not covered.
-    pub(super) kept: usize,
+    pub(super) kept_tokens: usize,
     /// The number of tokens that one summary may cover. A further summary covers the rest.
-    pub(super) covered: usize,
+    pub(super) covered_tokens: usize,
 }
 
 /// The end of a turn at which a summary may end.
@@ -38,17 +38,17 @@ pub(super) fn messages_to_cover(
     limits: Limits,
 ) -> Option<usize> {
     let (ends, total) = turn_ends(messages, counter);
-    let turns = limits.turns.clamp(1, ends.len() + 1);
+    let turns = limits.kept_turns.clamp(1, ends.len() + 1);
     let kept_after = |end: &TurnEnd| total.saturating_sub(end.tokens);
     let newest = match ends.len() + 1 - turns {
-        0 if total <= limits.kept => return None,
+        0 if total <= limits.kept_tokens => return None,
         covered => covered.saturating_sub(1),
     };
     let all = ends.iter().skip(newest);
-    let more = all.take_while(|end| kept_after(end) > limits.kept).count();
+    let more = all.take_while(|end| kept_after(end) > limits.kept_tokens).count();
     let newest = (newest + more).min(ends.len().checked_sub(1)?);
     let closed = || ends.iter().take(newest + 1).filter(|end| end.is_closed);
-    let fitting = closed().take_while(|end| end.tokens <= limits.covered).last();
+    let fitting = closed().take_while(|end| end.tokens <= limits.covered_tokens).last();
     fitting.or_else(|| closed().next()).map(|end| end.messages)
 }
 
@@ -131,12 +131,16 @@ mod tests {
         Message::new(tower_chat_core::Role::User, vec![Part::ApprovalResponse(request.approve())])
     }
 
-    const LIMITS: Limits = Limits { turns: 2, kept: 1000, covered: 1000 };
+    const LIMITS: Limits = Limits { kept_turns: 2, kept_tokens: 1000, covered_tokens: 1000 };
 
     #[test]
     fn the_newest_turns_remain() {
         let sizes = |sizes: &[usize]| runs(sizes.iter().map(|tokens| turn(*tokens)));
-        let limits = |turns, kept, covered| Limits { turns, kept, covered };
+        let limits = |kept_turns, kept_tokens, covered_tokens| Limits {
+            kept_turns,
+            kept_tokens,
+            covered_tokens,
+        };
         for (name, tokens, limits, expected) in [
             ("no messages", &[][..], LIMITS, None),
             ("one turn", &[100], limits(1, 0, 1000), None),

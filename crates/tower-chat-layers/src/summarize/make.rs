@@ -55,7 +55,7 @@ impl Summarizable {
 }
 
 /// Makes the summaries of one conversation.
-pub(crate) struct Making<'a> {
+pub(crate) struct SummaryMaker<'a> {
     pub(super) summarize: &'a Summarize,
     pub(super) sources: ReplaySources<'a>,
     pub(crate) prices: Option<&'a PriceList>,
@@ -108,7 +108,7 @@ impl SummaryFailure {
     }
 }
 
-impl<'a> Making<'a> {
+impl<'a> SummaryMaker<'a> {
     /// Begins to make the summaries of a run, if it exceeds the limit. `view` contains the history
     /// as the model receives it, and `own` the input of the run.
     pub(crate) fn of_run(
@@ -135,9 +135,9 @@ impl<'a> Making<'a> {
         // the conversation is known.
         let by_counter = |tokens: usize| scaled(tokens, counted, size);
         let limits = Limits {
-            turns: summarize.turns,
-            kept: by_counter(summarize.limit / 2).saturating_sub(own),
-            covered: by_counter(summarize.limit),
+            kept_turns: summarize.kept_turns,
+            kept_tokens: by_counter(summarize.limit / 2).saturating_sub(own),
+            covered_tokens: by_counter(summarize.limit),
         };
         Some(Self {
             summarize,
@@ -154,10 +154,10 @@ impl<'a> Making<'a> {
     /// `None` if the run is stopped. Summaries that were made before a stop or a failure remain
     /// stored.
     pub(crate) async fn make_all(&mut self) -> Option<Result<(), SummaryFailure>> {
-        while let Some(covered) = self.next() {
+        while let Some(covered) = self.next_covered() {
             let request = self.request(covered).await;
             let answer = self.call(request).await?;
-            if let Err(failure) = self.add_or_use_other(covered, answer).await {
+            if let Err(failure) = self.add_or_load_newest(covered, answer).await {
                 return Some(Err(failure));
             }
         }
@@ -175,28 +175,28 @@ impl<'a> Making<'a> {
         }
     }
 
-    async fn add_or_use_other(
+    async fn add_or_load_newest(
         &mut self,
         covered: usize,
         answer: Result<Answer, BoxError>,
     ) -> Result<(), SummaryFailure> {
-        let added = self.add(covered, answer.map_err(SummaryFailure::Service)?).await;
+        let added = self.add_summary(covered, answer.map_err(SummaryFailure::Service)?).await;
         if let Err(SummaryFailure::NotAdded(AddedSummary::Superseded)) = &added {
-            self.use_other().await?;
+            self.load_newest_summary().await?;
         }
         added
     }
 
     /// Returns the number of messages that the next summary covers, from the beginning of the
     /// history.
-    pub(crate) fn next(&self) -> Option<usize> {
+    pub(crate) fn next_covered(&self) -> Option<usize> {
         let before = self.source.covered();
-        let rest = self.source.earlier_messages().skip(before);
-        let next = messages_to_cover(&rest, &*self.summarize.counter, self.limits)?;
+        let uncovered = self.source.earlier_messages().skip(before);
+        let next = messages_to_cover(&uncovered, &*self.summarize.counter, self.limits)?;
         Some(before + next)
     }
 
-    async fn add(&mut self, covered: usize, answer: Answer) -> Result<(), SummaryFailure> {
+    async fn add_summary(&mut self, covered: usize, answer: Answer) -> Result<(), SummaryFailure> {
         let (text, usage) = (answer.text(), usage_of(&answer, self.prices));
         let model = answer.finish.model.as_deref().map(Into::into);
         let is_cut = matches!(
@@ -250,12 +250,12 @@ impl<'a> Making<'a> {
     }
 
     /// Uses the newest summary of another process, if it belongs to the loaded history.
-    async fn use_other(&mut self) -> Result<(), SummaryFailure> {
+    async fn load_newest_summary(&mut self) -> Result<(), SummaryFailure> {
         let ReplaySources { store, key, .. } = self.sources;
         let last = store.history_summaries(key).await?.pop();
-        let other = last.and_then(|summary| ReplaySummary::of(&self.source.history, summary));
-        if other.is_some() {
-            self.source.summary = other;
+        let newest = last.and_then(|summary| ReplaySummary::of(&self.source.history, summary));
+        if newest.is_some() {
+            self.source.summary = newest;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use tower_chat_core::{
 };
 use tower_service::Service;
 
-pub(crate) use self::make::{Making, Summarizable, SummaryFailure};
+pub(crate) use self::make::{Summarizable, SummaryFailure, SummaryMaker};
 pub(crate) use self::sizes::SizedState;
 use self::{cover::Limits, sizes::Sizes};
 use crate::{
@@ -87,7 +87,7 @@ pub struct Summarize {
     service: BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>,
     prompt: Arc<str>,
     limit: usize,
-    turns: usize,
+    kept_turns: usize,
     counter: Arc<dyn TokenCounter>,
     sizes: Arc<Sizes>,
 }
@@ -112,7 +112,7 @@ impl Summarize {
             service: BoxCloneSyncService::new(tower::ServiceExt::map_err(service, Into::into)),
             prompt: PROMPT.into(),
             limit: tokens,
-            turns: 5,
+            kept_turns: 5,
             counter: Arc::new(EstimatedTokens),
             sizes: Arc::default(),
         }
@@ -129,7 +129,7 @@ impl Summarize {
     /// has the effect of 1.
     #[must_use]
     pub fn with_kept_turns(mut self, turns: usize) -> Self {
-        self.turns = turns;
+        self.kept_turns = turns;
         self
     }
 
@@ -170,19 +170,23 @@ impl Summarize {
         }
         let policy = ReplayPolicy::default();
         let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-        let source = summarizable(store, key, &policy).await.map_err(not_loaded)?;
+        let source = load_summarizable(store, key, &policy).await.map_err(not_loaded)?;
         let now = SystemTime::now();
         let sources =
             ReplaySources { store, key, policy: &policy, now, channel: None, tools: None };
-        let limits = Limits { turns: self.turns, kept: usize::MAX, covered: self.limit };
+        let limits = Limits {
+            kept_turns: self.kept_turns,
+            kept_tokens: usize::MAX,
+            covered_tokens: self.limit,
+        };
         let answers = Vec::new();
         let (prices, handle) = (None, None);
-        let mut making =
-            Making { summarize: self, sources, prices, handle, source, limits, answers };
-        match making.make_all().await {
+        let mut maker =
+            SummaryMaker { summarize: self, sources, prices, handle, source, limits, answers };
+        match maker.make_all().await {
             // Without a handle, nothing stops the work.
             None | Some(Ok(())) => {
-                Ok(making.source.summary.map(|summary| summary.summary().clone()))
+                Ok(maker.source.summary.map(|summary| summary.summary().clone()))
             }
             Some(Err(failure)) => {
                 let source = failure.classified();
@@ -201,7 +205,7 @@ impl Summarize {
     }
 }
 
-async fn summarizable(
+async fn load_summarizable(
     store: &impl HistoryStore,
     key: &ConversationKey,
     policy: &ReplayPolicy,
@@ -225,7 +229,7 @@ impl fmt::Debug for Summarize {
         f.debug_struct("Summarize")
             .field("prompt", &self.prompt)
             .field("limit", &self.limit)
-            .field("turns", &self.turns)
+            .field("turns", &self.kept_turns)
             .finish_non_exhaustive()
     }
 }
