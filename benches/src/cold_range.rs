@@ -3,9 +3,12 @@
 //!
 //! Floor: the same request in a conversation with 100 messages. The two conversations alternate.
 //! Bound: at most twice the floor.
+//!
+//! The program `held` measures the memory of this request; see [`measure_memory`].
 
 use std::{sync::Arc, time::Instant};
 
+use serde_json::json;
 use tower_chat::{
     BoxError, ChatPipeline, ConversationKey, HistoryStore, Message, PersistencePolicy,
     message::MessageId,
@@ -20,8 +23,9 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::{
     Effort,
+    held::Allocated,
     postgres::server,
-    report::{Line, Samples, us_since},
+    report::{Line, Samples, rounded, us_since},
 };
 
 /// The number of messages of the floor.
@@ -52,6 +56,69 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
         let connected = async || server::store(&address, "cold_range").await;
         measure_store("postgres", many, repetitions, connected).await
     })
+}
+
+/// The number of messages of the long conversation in [`measure_memory`].
+const MANY_IN_MEMORY: usize = 20_000;
+/// The maximum ratio of the memory in [`measure_memory`].
+const MEMORY_BOUND: f64 = 1.5;
+
+/// Measures the peak of the allocated bytes during the request, in a long conversation and in a
+/// conversation with 100 messages. The memory that SQLite allocates itself is not included.
+///
+/// # Errors
+///
+/// Returns an error if the request in the long conversation needs more than 1.5 times the memory.
+pub(crate) fn measure_memory(allocated: &impl Allocated) -> Result<(), BoxError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let folder = tempfile::tempdir()?;
+        let open = async |name: &str| SqliteStore::open(folder.path().join(name)).await;
+        let plain = async || Ok(open("plain.db").await?);
+        memory_of_store("sqlite", allocated, plain).await?;
+        let cached = async || Ok(CachingStore::new(open("cached.db").await?));
+        memory_of_store("sqlite, cached", allocated, cached).await?;
+        let keys = MasterKeys::new("bench", SecretKey::random()?)?;
+        let sealed = async || Ok(EncryptedStore::new(open("sealed.db").await?, keys.clone()));
+        memory_of_store("sqlite, encrypted", allocated, sealed).await
+    })
+}
+
+async fn memory_of_store<S: HistoryStore>(
+    name: &'static str,
+    allocated: &impl Allocated,
+    open: impl AsyncFn() -> Result<S, BoxError>,
+) -> Result<(), BoxError> {
+    let mut floor = f64::NAN;
+    for (id, messages) in [("short", FEW), ("long", MANY_IN_MEMORY)] {
+        let key = ConversationKey::new("bench", id);
+        let store = open().await?;
+        fill(&store, &key, messages).await?;
+        store.close().await?;
+        // The first run loads all messages, and stores which messages the next run needs.
+        ask(open().await?, &key).await?;
+        let store = open().await?;
+        let before = allocated.now();
+        allocated.reset();
+        ask(store, &key).await?;
+        let peak = f64::from(u32::try_from(allocated.peak().saturating_sub(before))?);
+        if messages == FEW {
+            floor = peak;
+        }
+        let line = json!({
+            "case": "cold_range", "mode": name, "messages": messages, "peak_bytes": peak,
+            "ratio": rounded(peak / floor),
+        });
+        println!("{line}");
+        if peak > floor * MEMORY_BOUND {
+            let what = format!(
+                "{name}: a request with a window needs {peak} bytes with {messages} stored messages, \
+                 and {floor} bytes with {FEW}"
+            );
+            return Err(what.into());
+        }
+    }
+    Ok(())
 }
 
 async fn measure_store<S: HistoryStore>(

@@ -1,4 +1,6 @@
-//! Measures how much memory the parser of an external input needs for each byte of the input.
+//! Measures how much memory the parser of an external input needs for each byte of the input, and
+//! how much memory the first request of a process needs in a long conversation (the module
+//! `cold_range`).
 //!
 //! - `pairing`, `overlap`: a request to the endpoint with calls and their results in reverse order,
 //!   or with equal messages that are sent again, as in the module `pairing`. The measured memory
@@ -27,6 +29,7 @@ use tower_chat_wire::{
 };
 
 use crate::{
+    cold_range,
     pairing::{overlap_body, pairing_body, send},
     report::rounded,
     streamed_answer::{FIELDS, accumulated, answer},
@@ -65,7 +68,7 @@ struct Case {
 ///
 /// # Errors
 ///
-/// If an input cannot be read, or takes more memory than its bound.
+/// Returns an error if an input cannot be read, or if a case needs more memory than its bound.
 pub fn measure(allocated: &impl Allocated) -> Result<(), BoxError> {
     for Case { name, input, read, bound } in cases() {
         // The first read allocates the values that live as long as the process.
@@ -95,7 +98,7 @@ pub fn measure(allocated: &impl Allocated) -> Result<(), BoxError> {
             }
         }
     }
-    Ok(())
+    cold_range::measure_memory(allocated)
 }
 
 fn cases() -> Vec<Case> {

@@ -113,6 +113,7 @@ fn skipped(missing: Missing) -> Result<(), BoxError> {
     Ok(())
 }
 
+/// Runs the benchmarks that the arguments of the process select.
 pub fn main() -> ExitCode {
     let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
     let arguments = match Arguments::parse(std::env::args_os().skip(1), &names) {
