@@ -62,6 +62,7 @@ pub struct Arguments {
     pub program: Option<PathBuf>,
 }
 
+/// A fault that the campaign must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// A read lacks an update

@@ -19,6 +19,7 @@ use tower_chat_core::{
     },
 };
 
+/// A fault that is planted into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// A write that conflicts with an earlier one is acknowledged, but not stored.

@@ -16,6 +16,7 @@ use crate::Failure;
 #[derive(Clone)]
 pub(super) struct DynStore(Arc<dyn HistoryStore>);
 
+/// The kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StoreKind {
     /// One file, which both processes have open.

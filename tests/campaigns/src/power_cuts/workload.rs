@@ -24,6 +24,7 @@ use super::notes::{Action, Note, Noted, Notes};
 pub(super) const FILE: &str = "chat.db";
 pub(super) const SCOPE: &str = "alice";
 
+/// The arguments of a workload, which runs in its own process.
 #[derive(Debug, Clone, clap::Args)]
 pub struct WorkloadArguments {
     #[arg(long)]

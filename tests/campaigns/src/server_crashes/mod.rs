@@ -52,6 +52,7 @@ pub struct Arguments {
     pub plant: Option<Plant>,
 }
 
+/// A server and its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StoreKind {
     /// `appendfsync always`
@@ -62,6 +63,7 @@ pub enum StoreKind {
     Postgres,
 }
 
+/// A fault in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// The server never syncs: `appendfsync no`, `fsync=off`. Found by a power loss, not by a crash

@@ -52,6 +52,7 @@ pub struct Arguments {
     pub program: Option<PathBuf>,
 }
 
+/// A store, with its server if it needs one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StoreKind {
     /// One file

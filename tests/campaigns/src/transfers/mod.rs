@@ -55,6 +55,7 @@ pub enum Plant {
     RepeatedConversation,
 }
 
+/// The operation of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Operation {
     /// Exports a store to a file
@@ -72,6 +73,7 @@ pub enum Operation {
 const OPERATIONS: [Operation; 5] =
     [Operation::Export, Operation::Import, Operation::Copy, Operation::Delete, Operation::Migrate];
 
+/// The arguments of a process of the campaign.
 #[derive(Debug, Clone, clap::Args)]
 pub struct WorkerArguments {
     /// The operation
