@@ -13,7 +13,7 @@ use tower_chat_core::{
 use crate::weight;
 
 /// The state of a conversation as it was read from the inner store. All writes that were
-/// acknowledged since then are applied to it.
+/// acknowledged since then are applied to this state.
 #[derive(Debug, Clone)]
 pub(crate) struct Cached {
     head: Head,

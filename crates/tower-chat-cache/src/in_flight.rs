@@ -73,8 +73,8 @@ pub(crate) struct InFlight {
     /// The number of submissions without an outcome.
     pub(crate) unsettled: usize,
     /// Whether one of the submissions without an outcome does not change the revision. The inner
-    /// store may then execute it before or after another one, because both expect the same
-    /// revision.
+    /// store may then execute this submission before or after another one, because both expect the
+    /// same revision.
     pub(crate) may_be_reordered: bool,
     /// The state of the conversation if the inner store stores all submissions without an outcome;
     /// `None` if this state is unknown.

@@ -53,8 +53,8 @@ impl CacheOptions {
     }
 
     /// Sets the maximum size of the cached conversations in memory, in bytes. The size is estimated
-    /// from their content. The least recently used conversations are evicted first. A conversation
-    /// that exceeds this bound or 4 GiB is not cached.
+    /// from the content of the conversations. The least recently used conversations are evicted
+    /// first. A conversation that exceeds this bound or 4 GiB is not cached.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;

@@ -104,8 +104,8 @@ impl<S: HistoryStore> CachingStore<S> {
         Ok(head)
     }
 
-    /// Returns the cached history or its part, if it contains the messages of the load. Unless it
-    /// is fresh, first compares it with the head in the inner store.
+    /// Returns the cached history or its part, if it contains the messages of the load. Unless the
+    /// history is fresh, first compares the history with the head in the inner store.
     async fn cached_history(
         &self,
         key: &ConversationKey,

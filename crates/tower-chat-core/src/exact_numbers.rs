@@ -1,4 +1,5 @@
-//! Integers that a `serde_json::Value` would round. This module stores all of their digits.
+//! Integers that a `serde_json::Value` would round. This module stores all digits of these
+//! integers.
 
 use std::collections::BTreeMap;
 

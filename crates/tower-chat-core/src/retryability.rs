@@ -86,8 +86,8 @@ impl Retryability {
 }
 
 /// The cause of an error together with a [`Retryability`]. Use this type for a cause that has no
-/// `Retryability` in its source chain. Also use it if the `Retryability` of the cause does not
-/// apply to the new error.
+/// `Retryability` in its source chain. Also use this type if the `Retryability` of the cause does
+/// not apply to the new error.
 ///
 /// The text of this error is the text of the cause, and the source of this error is the cause.
 ///

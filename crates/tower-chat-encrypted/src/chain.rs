@@ -25,9 +25,9 @@ impl Digest {
     /// The digest before the first message of a chain.
     pub(crate) const START: Self = Self([0; 16]);
 
-    /// Returns the digest of the next message. `texts` are the plaintexts of its body, and of its
-    /// calls and results in order. The digest does not depend on nonces, so that sealing a message
-    /// again does not change it.
+    /// Returns the digest of the next message. `texts` are the plaintexts of the body of this
+    /// message, and of its calls and results in order. The digest does not depend on nonces, so
+    /// that sealing a message again does not change it.
     pub(crate) fn after(self, message: Option<MessageId>, texts: &[String]) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(b"tower-chat message after");

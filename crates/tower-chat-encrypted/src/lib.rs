@@ -120,12 +120,12 @@
 //! id, and only the results and errors of rows are authenticated.
 //!
 //! A conversation that is entirely in the first format has no sealed head. Therefore an attacker
-//! can remove its first messages, combine two of its lives, and change its service id, its run ids,
-//! and the statuses and results in the record. The next write gives the conversation a sealed head
-//! of the current format, and later messages are accepted only in that format. Even then, an
-//! attacker can remove the head together with all messages and rows of the current format. An
-//! attacker can also replace the head with a plaintext service id while no process loads the
-//! conversation.
+//! can remove the first messages of such a conversation, combine two lives of the conversation, and
+//! change the service id, the run ids, and the statuses and results in the record. The next write
+//! gives the conversation a sealed head of the current format, and later messages are accepted only
+//! in that format. Even then, an attacker can remove the head together with all messages and rows
+//! of the current format. An attacker can also replace the head with a plaintext service id while
+//! no process loads the conversation.
 //!
 //! A store with [`EncryptedStore::without_former_values`] accepts no former format, and prevents
 //! all of these changes. Releases before the current format cannot read values of the current

@@ -179,7 +179,8 @@ impl EncodedWrite {
         Err(NotStored::Refused(StoreError::Corrupt { reason }))
     }
 
-    /// Inserts the messages. The caller has checked that their sequence numbers are in range.
+    /// Inserts the messages. The caller has checked that the sequence numbers of the messages are
+    /// in range.
     fn insert_messages(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
             "INSERT INTO messages (place, run, run_index, body, checksum)

@@ -121,9 +121,9 @@
 //! # Permissions
 //!
 //! On Unix a new file is readable and writable for its owner only (mode 0600), regardless of the
-//! umask. The same applies to its log (`-wal`), the log's index (`-shm`) and [backups](Backup). The
-//! store does not change the permissions of an existing file, and creates the log with the same
-//! permissions.
+//! umask. The same applies to the log of the file (`-wal`), the log's index (`-shm`) and
+//! [backups](Backup). The store does not change the permissions of an existing file, and creates
+//! the log with the same permissions.
 //!
 //! # Deleting
 //!

@@ -39,11 +39,12 @@ use crate::{
 /// is empty. The writer thread executes all other work.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
-    /// The state of the queue. A leader does not lock it while it executes submissions.
+    /// The state of the queue. A leader does not lock the state while the leader executes
+    /// submissions.
     state: Mutex<State>,
     /// Wakes the writer thread.
     wake: Condvar,
-    /// The writer. A leader locks it while it executes its work.
+    /// The writer. A leader locks the writer while the leader executes its work.
     writer: Mutex<Writer>,
     /// Whether callers may execute their own appends: `SqliteOptions::with_work_on_caller`.
     work_on_caller: bool,

@@ -3,10 +3,11 @@
 //! SQLite overwrites deleted rows with zeros, and writes every changed page to the write-ahead log.
 //! One transaction that deletes a large conversation would therefore enlarge the log by the size of
 //! the conversation, which fails on a full disk. Instead, the first transaction renames the
-//! conversation, so that no reader finds it. The next transactions delete its rows in steps, with a
-//! checkpoint after each step. The row of the conversation itself is deleted last, so that no new
-//! conversation gets the same number while other rows with this number remain. If a crash
-//! interrupts a deletion, the next process that opens the file for writing continues the deletion.
+//! conversation, so that no reader finds it. The next transactions delete the rows of the
+//! conversation in steps, with a checkpoint after each step. The row of the conversation itself is
+//! deleted last, so that no new conversation gets the same number while other rows with this number
+//! remain. If a crash interrupts a deletion, the next process that opens the file for writing
+//! continues the deletion.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -30,8 +31,8 @@ pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Res
 }
 
 /// Begins a deletion: moves the conversation to the empty scope under a random name, so that
-/// readers do not find it. Also deletes its open run (the run that is not committed yet), its
-/// summaries and its description.
+/// readers do not find it. Also deletes the open run (the run that is not committed yet), the
+/// summaries and the description of the conversation.
 pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(

@@ -37,10 +37,10 @@ const MESSAGES: &str = "
 /// The record of tool calls, which has one row for each call: one B-tree (`WITHOUT ROWID`) without
 /// further indexes, because nearly every append writes to it.
 ///
-/// The record adds 1.3 to 1.6 pages to the log per append. With row ids and a unique index it would
-/// add 2.2 to 3.2 pages, and each further index, by tool, status or time, would add one to two
-/// pages (measured). Without these indexes, a query reads all rows of its conversation or of its
-/// scope. The rows of a conversation are adjacent and short.
+/// The record adds 1.3 to 1.6 pages to the log per append. With row ids and a unique index, the
+/// record would add 2.2 to 3.2 pages, and each further index, by tool, status or time, would add
+/// one to two pages (measured). Without these indexes, a query reads all rows of its conversation
+/// or of its scope. The rows of a conversation are adjacent and short.
 ///
 /// A process of an older release may have the file open during the migration. That process does not
 /// delete the rows of this table when it deletes a conversation, and a later conversation may get

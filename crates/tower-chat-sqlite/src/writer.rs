@@ -80,7 +80,7 @@ impl Writer {
     }
 
     /// Continues deletions that an earlier process has not finished. Only the first call has an
-    /// effect. After a failure, the next deletion of a conversation continues them.
+    /// effect. After a failure, the next deletion of a conversation continues the unfinished ones.
     pub(crate) fn purge_deleted_rows(&mut self) {
         if std::mem::take(&mut self.has_deleted_rows) {
             drop(catch(|| self.remove_deleted()));

@@ -96,7 +96,7 @@ pub enum Ids {
 pub struct Matcher<K> {
     calls: Vec<Candidate<K>>,
     ids: Ids,
-    /// An index in `calls`. Every call before it is answered or hidden.
+    /// An index in `calls`. Every call before this index is answered or hidden.
     first_open: usize,
     /// Finds calls by position and by id; built when it is first needed.
     index: Option<Box<Index<K>>>,

@@ -9,8 +9,8 @@ use crate::CallPosition;
 /// Matches the results of a round with the calls of the round.
 ///
 /// Results with the position of their call are matched first. The other results answer the calls of
-/// the last message, if all of these results match calls of that message. Otherwise they answer the
-/// calls of all messages in order.
+/// the last message, if all of these results match calls of that message. Otherwise these results
+/// answer the calls of all messages, in order.
 ///
 /// The last message has precedence, because a run may be interrupted before its tools run, and then
 /// be sent again. The calls of the earlier message then have no results.

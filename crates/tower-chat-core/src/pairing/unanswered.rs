@@ -37,7 +37,8 @@ impl UnansweredCalls {
     }
 
     /// Returns the call that a late result answers: the one with the id or the position in the
-    /// result. If there are several, returns the first of them in the latest round.
+    /// result. If there are several such calls, returns the first one in the latest round with such
+    /// a call.
     pub fn find<'t>(&self, target: impl Into<Target<'t>>) -> Option<CallNumber> {
         let target = target.into();
         match target.position {

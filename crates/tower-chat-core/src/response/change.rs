@@ -49,7 +49,8 @@ pub enum ChangeKind {
     /// An option of the request that the service does not accept with these messages. The option is
     /// not sent.
     Setting,
-    /// A whole message. The request omits it, or contains it in addition to the stored messages.
+    /// A whole message. The request omits the message, or contains the message in addition to the
+    /// stored ones.
     Message,
     /// Content that the service has refused, which is replaced with a sentence.
     Refused,

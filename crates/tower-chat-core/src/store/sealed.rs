@@ -30,11 +30,11 @@ pub fn is_sealed_message(message: &Message) -> bool {
 
 /// Caches the mark of a store on a server. The mark states whether the store contains sealed data.
 ///
-/// The mark is one value for the whole store. The transaction of a write does not read it, because
-/// that would make each write slower. Instead, a store calls [`admit`](Self::admit) before each
-/// change. For a write to an existing conversation, `admit` reads the mark at most once a second,
-/// and for any other change always. A process also learns from the [head](Self::see) of a sealed
-/// conversation that the store contains sealed data.
+/// The mark is one value for the whole store. The transaction of a write does not read the mark,
+/// because that would make each write slower. Instead, a store calls [`admit`](Self::admit) before
+/// each change. For a write to an existing conversation, `admit` reads the mark at most once a
+/// second, and for any other change always. A process also learns from the [head](Self::see) of a
+/// sealed conversation that the store contains sealed data.
 #[derive(Debug, Default)]
 pub struct SealMark {
     /// Whether this process has read or stored the mark, or has read a sealed head.
@@ -68,8 +68,8 @@ impl SealedChange {
 
 impl SealMark {
     /// Returns whether a head belongs to a conversation that an encrypting wrapper has sealed. A
-    /// conversation in the first version of the format has an ordinary head. Only its
-    /// [messages](is_sealed_message) show that it is sealed.
+    /// conversation in the first version of the format has an ordinary head. Only the
+    /// [messages](is_sealed_message) of such a conversation show that the conversation is sealed.
     pub fn is_sealed_head(head: &Head) -> bool {
         head.service_id.as_deref().is_some_and(|id| id.starts_with(SEALED_HEAD))
     }

@@ -73,7 +73,8 @@ impl MemoryUpdateLog {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes a run, and wakes its readers. Returns `None` if there is no run or it has expired.
+    /// Changes a run, and wakes its readers. Returns `None` if there is no run, or if the run has
+    /// expired.
     fn change<T>(&self, run: &RunKey, change: impl FnOnce(&mut LoggedRun) -> T) -> Option<T> {
         let mut state = self.state();
         let expired_at = self.0.options.expired_at();

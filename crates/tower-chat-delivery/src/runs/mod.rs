@@ -109,7 +109,7 @@ const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Each run has a lease in the log: the time for which its process owns the run without a renewal.
 /// If the process that executes the run does not renew the lease in time, any process may begin the
 /// next attempt. When the former owner learns from the log that it has lost the run, the former
-/// owner stops its attempt, and its readers read the updates from the log from then on.
+/// owner stops its attempt, and the readers of this attempt then read the updates from the log.
 ///
 /// # The same request again
 ///

@@ -101,7 +101,7 @@ impl RunTask {
 
     /// Sends the request of a complete run again, for its caller only: the log does not change, and
     /// other readers do not receive the response. The layers below return the stored answer. If the
-    /// store does not contain the run, they execute the run again.
+    /// store does not contain the run, these layers execute the run again.
     async fn repeat<S>(&self, service: S, request: ChatRequest, attempt: u32) -> Phase
     where
         S: Service<ChatRequest, Response = ChatResponse>,

@@ -92,7 +92,8 @@ fn request(message: &mut Message) -> &mut ApprovalRequest {
     }
 }
 
-/// An approval refers to a request by its id. With another id, it would approve another call.
+/// An approval refers to a request by its id. With another id, the approval would approve another
+/// call.
 #[tokio::test]
 async fn a_changed_approval_request_is_refused() {
     let unchanged = changed(1, |_| {}).await;

@@ -49,7 +49,7 @@ pub(crate) struct Activity {
     /// The persistence mode of the last write that names a mode.
     pub(crate) mode: Option<PersistenceMode>,
     /// The value of `runs` before the open run (the run that is not yet committed) began. A discard
-    /// restores it.
+    /// restores this value.
     pub(crate) without_open_run: RunCount,
 }
 

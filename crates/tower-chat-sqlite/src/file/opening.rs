@@ -50,8 +50,8 @@ impl StoreFile {
             // The write-ahead log may contain newer pages, so the file is read again with its log.
             Ok(Content::Empty | Content::Altered(_)) => look()?,
             Ok(content) => content,
-            // A power loss interrupted the creation of the store. Opening it for writing restores
-            // the file from the journal.
+            // A power loss interrupted the creation of the store. Opening the store for writing
+            // restores the file from the journal.
             Err(error) if is_half_written(&error) && !options.read_only && self.has_journal() => {
                 return Ok(());
             }

@@ -8,7 +8,8 @@ use shuttle::{
     scheduler::{PctScheduler, RandomScheduler},
 };
 
-/// The number of schedules of each scheduler. The variable `TOWER_CHAT_SCHEDULES` overrides it.
+/// The number of schedules of each scheduler. The variable `TOWER_CHAT_SCHEDULES` overrides this
+/// number.
 const SCHEDULES: usize = 500;
 
 thread_local! {

@@ -109,7 +109,8 @@ async fn writers_do_not_wait_for_a_large_checkpoint() {
     fixture.store.checkpoints().settle();
     reader.execute_batch("COMMIT").unwrap();
     let held = fixture.store.checkpoints().hold();
-    // `held` blocks every checkpoint. If the writer ran one itself, it would never finish.
+    // `held` blocks every checkpoint. If the writer itself ran a checkpoint, this checkpoint would
+    // never finish.
     let (done, is_done) = mpsc::channel();
     thread::scope(|scope| {
         let appending = scope.spawn(|| {

@@ -87,7 +87,7 @@ fn run(number: u8) -> RunId {
     RunId::from_bytes([number; 16])
 }
 
-/// Returns a write of a run. The index of its first message in the run is the number of messages in
+/// Returns a write of a run. The index of the first message in the run is the number of messages in
 /// the conversation.
 fn write(id: &str, run: RunId, expected: Revision, texts: &[&str]) -> Write {
     let index = u32::try_from(expected.sequence).unwrap();
