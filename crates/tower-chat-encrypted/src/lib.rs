@@ -93,9 +93,9 @@
 //!   row of a call that was still waiting for approval;
 //! - make queries of the record return a call and its row from an older state, by replacing the
 //!   messages too; the conversation then does not load;
-//! - during a prune, after a crash has interrupted the prune, or after restoring the head from that
-//!   time: remove messages from the beginning of the conversation, except messages that were
-//!   written after the prune began;
+//! - during a prune, remove messages from the beginning of the conversation, except messages that
+//!   were written after the prune began. The same is possible after a crash has interrupted the
+//!   prune, and after the attacker has restored the head from the time of the prune;
 //! - discard an open run; change its start time, the message after which it begins, or its lease
 //!   (the time until which no other process may take over the run); replace its id while the run
 //!   has no staged messages. If the attacker commits a run, the conversation does not load;

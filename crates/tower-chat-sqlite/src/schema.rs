@@ -321,8 +321,8 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
 type Objects = BTreeMap<(String, String), (String, String)>;
 
 /// Returns the first difference between the schema of a file and the schema that the migrations
-/// create; `None` if they are equal, or if the version of the file is newer and its schema
-/// therefore unknown.
+/// create; `None` if the two are equal, or if the version of the file is newer, because the schema
+/// of that version is unknown.
 fn difference(connection: &Connection, version: i64) -> Result<Option<Difference>> {
     let known = usize::try_from(version).ok().and_then(|version| known()?.get(version));
     let Some(mut missing) = known.cloned() else { return Ok(None) };

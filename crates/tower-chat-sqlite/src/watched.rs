@@ -20,10 +20,10 @@ const FRAME_HEADER: u64 = 24;
 /// Checks in each transaction of the writer that neither the file nor its log was truncated since
 /// the writer's previous transaction.
 ///
-/// SQLite does not detect that the log was truncated: it writes the next frames after the old end
-/// of the log, and a process that opens the file later reads only the frames before the gap. The
-/// check compares sizes. If no other connection has committed or truncated the log, according to
-/// SQLite's data version, both files must have at least their previous sizes.
+/// SQLite does not detect that the log was truncated, and writes the next frames after the old end
+/// of the log. A process that opens the file later reads only the frames before the gap. The check
+/// compares sizes. If no other connection has committed or truncated the log, according to SQLite's
+/// data version, both files must have at least their previous sizes.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     /// SQLite's data version after the previous transaction.

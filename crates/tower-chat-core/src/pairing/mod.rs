@@ -17,9 +17,9 @@
 //!    call of the same tool that has no result. A result with an id then answers only a
 //!    call without an id ([`Matcher`]).
 //! 5. If all results without a position match calls of the last message of the round, they answer
-//!    these calls ([`RoundMatcher`]). The reason is that two answers can look like one round: a run
-//!    that is interrupted before its tools run, and is then sent again, stores its next answer
-//!    directly after the first one.
+//!    these calls ([`RoundMatcher`]). The reason is that two answers can look like one round. If a
+//!    run is interrupted before its tools run, and is then sent again, the run stores its next
+//!    answer directly after the first one.
 //! 6. A result that answers no call of its round may answer a call of an earlier round that has no
 //!    result, and has the id or the position in the result. If there are several such calls, the
 //!    result answers the first one of the latest round ([`UnansweredCalls`]).

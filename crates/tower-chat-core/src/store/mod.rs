@@ -91,18 +91,18 @@ use crate::ConversationKey;
 ///   these rows with the write, and deletes the rows with the conversation. A later row of the same
 ///   call replaces the earlier one. A write that is acknowledged again changes no row. Times are
 ///   stored with a precision of at least a millisecond.
-/// - With the capability [`Journal`], a write may be [staged](Write::staged): it is as durable as
-///   any other write, but loads, lists and queries of the record do not return its messages and
-///   their rows until its run is committed. The first staged write of a run opens the run. While
-///   the run is open, the store accepts only writes of that run, from the attempt (execution of the
-///   run) that has the current [`Lease`], or from a later attempt; all others fail with a
-///   [`Conflict`] that names the run. Committing makes the whole run visible at one moment.
-///   Discarding deletes the whole run, except for rows of calls in messages that were visible
-///   before the run. A store without the capability refuses a staged write with
+/// - With the capability [`Journal`], a write may be [staged](Write::staged). A staged write is as
+///   durable as any other write. However, loads, lists and queries of the record do not return its
+///   messages and their rows until its run is committed. The first staged write of a run opens the
+///   run. While the run is open, the store accepts only writes of that run, from the attempt
+///   (execution of the run) that has the current [`Lease`], or from a later attempt. All other
+///   writes fail with a [`Conflict`] that names the run. Committing makes the whole run visible at
+///   one moment. Discarding deletes the whole run, except for rows of calls in messages that were
+///   visible before the run. A store without the capability refuses a staged write with
 ///   [`StoreError::MissingCapability`].
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
-/// - Once a persistent store has stored a write that an encrypting wrapper has marked as
-///   [sealed](Write::sealed), the store refuses every change without this mark
+/// - An encrypting wrapper marks its writes as [sealed](Write::sealed). Once a persistent store has
+///   stored such a write, the store refuses every change without this mark
 ///   ([`StoreError::Sealed`]), except for a [deletion](Self::delete) and the removal of a
 ///   [summary](Summaries::remove_summary).
 /// - No operation crosses a scope.

@@ -1,9 +1,9 @@
 //! The hub of a run in progress, through which the task of the run sends updates to the readers in
 //! the same process.
 //!
-//! An *attempt* is one execution of a run. If the run has failed or its process died, its request
-//! can be sent again, which begins the next attempt. *The log* is the update log, from which
-//! readers in other processes receive the updates.
+//! An *attempt* is one execution of a run. If the run has failed or its process died, the request
+//! can be sent again. The next attempt then begins. *The log* is the update log, from which readers
+//! in other processes receive the updates.
 
 use std::{
     collections::VecDeque,

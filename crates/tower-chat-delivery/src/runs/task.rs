@@ -1,9 +1,9 @@
 //! The task that executes a run, sends its updates to readers and appends them to the log.
 //!
-//! An *attempt* is one execution of a run. If the run has failed or its process died, its request
-//! can be sent again, which begins the next attempt. The task sends the updates of an attempt to
-//! the *hub*, from which readers in this process receive the updates, and appends the updates to
-//! the update log (*the log*), which other processes read. While the run is in progress, the task
+//! An *attempt* is one execution of a run. If the run has failed or its process died, the request
+//! can be sent again. The next attempt then begins. The task sends the updates of an attempt to the
+//! *hub*, from which readers in this process receive the updates, and appends the updates to the
+//! update log (*the log*), which other processes read. While the run is in progress, the task
 //! renews the *lease* of the run in the log, a time limit that shows other processes that this
 //! process is alive.
 

@@ -108,10 +108,11 @@ pub trait Maintenance: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError::UnderWay`], with nothing deleted, if the conversation has an open run, or is
-    /// not [at rest](crate::store::StoreHandle::at_rest) in this process; [`StoreError::Corrupt`],
-    /// with nothing deleted, if a message is missing or a number is out of its range; otherwise, if
-    /// the store cannot be written.
+    /// - [`StoreError::UnderWay`], with nothing deleted, if the conversation has an open run, or is
+    ///   not [at rest](crate::store::StoreHandle::at_rest) in this process.
+    /// - [`StoreError::Corrupt`], with nothing deleted, if a message is missing or a number is out
+    ///   of its range.
+    /// - Another error, if the store cannot be written.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError>;
 
     /// Returns up to `limit` scopes that have a conversation, in byte order, beginning with the
@@ -166,10 +167,11 @@ pub trait Maintenance: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an
-    /// open run, which must be committed or discarded first; [`StoreError::Corrupt`], with nothing
-    /// changed, if a message that should change is missing; [`StoreError::Closed`], if the store is
-    /// closed; otherwise, if the store cannot be written.
+    /// - [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an
+    ///   open run, which must be committed or discarded first.
+    /// - [`StoreError::Corrupt`], with nothing changed, if a message that should change is missing.
+    /// - [`StoreError::Closed`], if the store is closed.
+    /// - Another error, if the store cannot be written.
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError>;
 }
 
