@@ -1,6 +1,7 @@
 //! The requests that ask an edited question, or the same question again, in a branch of a
 //! conversation. A branch is a new conversation with a copy (fork) of the turns before the
-//! question. A turn consists of the messages of a run, from its input to its final answer.
+//! question. A turn consists of the messages of a run, and of the later runs that answer calls of
+//! this run with a result or an approval.
 
 use std::sync::Arc;
 
