@@ -12,7 +12,7 @@ use tower_chat_core::{
     store::{
         AddedSummary, Directory, Head, HistoryStore, HistorySummary, Lease, LeaseEnd, OpenRun,
         ServiceIdChange, StoreError, Summaries,
-        author::{RecordedResult, Staged, ToolRecord},
+        author::{RecordedResult, Staged, ToolRecord, milliseconds},
     },
 };
 
@@ -129,6 +129,9 @@ impl<'a> Writer<'a> {
             }
             Record::Summary(mut summary) => {
                 summary.covers_to = self.number_at_target(summary.covers_to);
+                // Stores store the time to the millisecond. A store in memory may be more exact.
+                let at = milliseconds::time(milliseconds::of(summary.at));
+                summary.at = at.unwrap_or(summary.at);
                 self.summaries.push(summary);
             }
             Record::OpenRun(open) => {

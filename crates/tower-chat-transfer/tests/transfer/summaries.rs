@@ -1,6 +1,8 @@
 //! Tests of the summaries of a conversation. The model receives the last summary, which is in force,
 //! instead of the messages that it covers.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use tower_chat::{
     HistoryStore, MemoryStore,
@@ -12,7 +14,7 @@ use tower_chat::{
 };
 
 use crate::{
-    conversations::{add_run, add_summary, export_alice, fill, import_file, key, lines},
+    conversations::{add_run, add_summary, at, export_alice, fill, import_file, key, lines},
     numbers::changed,
     stores::Kind,
 };
@@ -105,6 +107,22 @@ async fn a_source_that_does_not_provide_its_summaries_is_not_copied() {
     let missing = StoreError::MissingCapability { capability: Capability::Summaries };
     let TransferError::Store(found) = &error else { panic!("{error:?}") };
     assert_eq!(found.to_string(), missing.to_string());
+}
+
+/// A store in memory has the exact time of a summary, and other stores have milliseconds.
+#[tokio::test]
+async fn the_time_of_a_summary_is_copied_in_milliseconds() {
+    for kind in Kind::all() {
+        let (from, to) = (MemoryStore::new(), kind.open().await);
+        add_run(&from, &key("coats"), 1, &["one"]).await;
+        let last = from.load(&key("coats")).await.unwrap().message(1).unwrap().id.unwrap();
+        let exact = HistorySummary::new(1, last, "One.").with_time(at(5) + Duration::from_nanos(9));
+        from.add_summary(&key("coats"), &exact, 0).await.unwrap();
+        for outcome in [OutcomeKind::Written, OutcomeKind::Unchanged] {
+            assert_eq!(copied(&from, &*to).await, (outcome, vec![]));
+        }
+        assert_eq!(summaries(&*to).await, [exact.with_time(at(5))]);
+    }
 }
 
 /// The target numbers the messages from 1. The summary covers the same messages there.
