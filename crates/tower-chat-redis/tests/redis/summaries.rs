@@ -1,6 +1,9 @@
 //! Tests of summaries with several handles of one store, and of their expiry.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use crate::common::{address, append, ask, key, open, options, prefix, raw, write};
 use tower_chat_core::store::{AddedSummary, HistoryStore, HistorySummary, Revision, Summaries};
@@ -50,4 +53,29 @@ async fn summaries_expire_with_their_conversation() {
     let at = store.head(&key("a")).await.unwrap().revision;
     append(&store, write(&key("a"), at, &["4"])).await.unwrap();
     assert_eq!([ends("head").await, ends("summaries").await], [-1, -1]);
+}
+
+/// `repair` removes such a summary.
+#[tokio::test]
+async fn a_summary_in_force_that_is_not_stored_can_be_removed() {
+    let prefix = prefix();
+    let store = open(options().with_prefix(&*prefix)).await;
+    let mut connection = raw(&address()).await;
+    append(&store, write(&key("a"), Revision::ABSENT, &["1", "2"])).await.unwrap();
+    let history = store.load(&key("a")).await.unwrap();
+    let mut summaries = Vec::new();
+    for covers_to in [1, 2] {
+        let last = history.message(covers_to).unwrap().id.unwrap();
+        let summary = HistorySummary::new(covers_to, last, "shorter").with_time(UNIX_EPOCH);
+        let added = store.add_summary(&key("a"), &summary, 0).await.unwrap();
+        assert_eq!(added, AddedSummary::Stored);
+        summaries.push(summary);
+    }
+    let name = format!("{prefix}:{{scope/a}}:summaries");
+    ask::<()>(&mut connection, &["HDEL", &name, "2"]).await.unwrap();
+    assert_eq!(store.history_summaries(&key("a")).await.unwrap(), [summaries[0].clone()]);
+    let in_force = async || store.head(&key("a")).await.unwrap().summary;
+    assert_eq!(in_force().await, Some(summaries[1].in_force()));
+    assert!(store.remove_summary(&key("a"), summaries[1].id).await.unwrap());
+    assert_eq!(in_force().await, Some(summaries[0].in_force()));
 }
