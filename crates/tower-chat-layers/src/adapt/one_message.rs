@@ -11,9 +11,9 @@ use tower_chat_core::{
 ///
 /// The returned message is a copy of the model's last message, in which the text and the calls are
 /// replaced. The new text consists of the texts of all messages of the model in the run, separated
-/// by blank lines. The new calls are the calls of all messages of the last answer, except calls
-/// with a result and calls that wait for approval. The result of a call must refer to the id that
-/// the call has in the returned message. This id is generated if the model set no id.
+/// by blank lines. The new calls are those of the model's last consecutive messages, except
+/// calls with a result and calls that wait for approval. The result of a call must refer to the id
+/// that the call has in the returned message. This id is generated if the model set no id.
 ///
 /// ```
 /// use tower_chat::{adapt::as_one_message, *};

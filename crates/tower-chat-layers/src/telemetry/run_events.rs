@@ -44,7 +44,7 @@ pub(crate) fn lease_renewed(
         target: "tower_chat::run",
         conversation = %key,
         error,
-        "the renewal of the lease of open run {run} ended"
+        "the lease of open run {run} was renewed, or its renewal failed"
     );
 }
 
@@ -98,7 +98,8 @@ pub(crate) fn summarized(key: &ConversationKey, failure: Option<&SummaryFailure>
 pub(crate) fn nothing_to_summarize(key: &ConversationKey) {
     tracing::warn!(
         conversation = %key,
-        "the conversation exceeds the limit above which it is summarised, but no further turn may be covered: \
-         only the newest turns follow the last summary, or a call waits for its result"
+        "the conversation exceeds the limit above which it is summarised, but no more turns can be \
+         summarised: after the last summary there are only the newest turns, which are never summarised, or a call \
+         waits for its result"
     );
 }

@@ -86,7 +86,8 @@ impl<'a> StoredCall<'a> {
         self.new_result.as_deref().or(self.result)
     }
 
-    /// Returns the description of the failure that the record of tool calls contains for people.
+    /// Returns the description of the failure in the record of tool calls. This description is for
+    /// people, and is not sent to the model.
     pub fn error(&self) -> Option<&str> {
         match &self.new_error {
             Some(error) => error.as_deref(),
@@ -99,11 +100,13 @@ impl<'a> StoredCall<'a> {
     /// Two kinds of calls run with the stored arguments: calls that waited for approval, and calls
     /// of an interrupted journaled run. If the hook replaced the arguments of such a call, the call
     /// runs only if the tool declares
-    /// [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments). Otherwise the call
-    /// does not run, whatever the policy for unknown calls is, and the model receives an error
-    /// result. If the call waited for approval, the first run that approves the call fails with
-    /// [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept), and the next run continues
-    /// with the error result.
+    /// [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments). Otherwise:
+    ///
+    /// - A call of an interrupted run does not run, whatever the policy for unknown calls is. The
+    ///   model receives an error result.
+    /// - A call that waited for approval does not run either. The request with the approval fails
+    ///   with [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept). If the application
+    ///   sends the approval again, the model receives an error result.
     pub fn redact_arguments(&mut self, arguments: impl Into<String>) {
         self.new_arguments = Some(arguments.into());
     }

@@ -59,7 +59,7 @@ impl Executor<'_> {
             write_beside(self.run, Event::ToolsNotRun { outcomes }).await?;
         }
         if outcomes.terminate && !self.settings.concurrent {
-            // An earlier attempt at (execution of) this run has run a tool that ends the run.
+            // In an earlier attempt (execution of the run), a tool has ended the run.
             return Ok(());
         }
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
@@ -74,14 +74,13 @@ impl Executor<'_> {
         if self.settings.concurrent {
             return self.execute_at_once(calls, not_run, outcomes).await;
         }
-        // The start of a call is stored in the same write as the outcome of the previous call, or
-        // in a later write.
+        // After the outcome of a call, `tool_finished` also stores the start of the next call.
         let nexts: Vec<_> = calls.iter().skip(1).map(|call| call.pending.position()).collect();
         let mut nexts = nexts.into_iter();
         for CallToRun { sequence_index, pending, tool } in calls {
             let position = pending.position();
-            // Otherwise, a batch of tools that are ready immediately would occupy the worker
-            // thread.
+            // Without this line, a batch of tools that are ready immediately would occupy the
+            // worker thread.
             consume_budget().await;
             if !self.may_start((sequence_index, position), &outcomes.started) {
                 break;
@@ -283,8 +282,8 @@ impl Executor<'_> {
         answer
     }
 
-    /// Returns the outcome of a call whose result an earlier attempt or the policy for unknown
-    /// calls has supplied.
+    /// Returns the outcome of a call that does not run again, because its result is from an earlier
+    /// attempt, or because its earlier outcome is unknown and the policy supplies a result.
     fn reused(
         &self,
         pending: &PendingCall,
@@ -359,8 +358,8 @@ impl Executor<'_> {
     }
 }
 
-/// Returns the sentence that reports the arguments to the model. The call itself is sent unchanged,
-/// so that the service's own data of the call remain valid.
+/// Returns the text that reports the arguments to the model. The call itself still contains the
+/// arguments of the model, to which the service's signature of the call may belong.
 fn changed_arguments(arguments: &str) -> String {
     format!("[The call was approved with other arguments. The tool was called with {arguments}]")
 }
