@@ -50,12 +50,12 @@
 //! conversation reports the difference:
 //!
 //! - the sequence numbers of a conversation whose oldest messages were pruned, because the target
-//!   numbers the messages from 1. The position at which a branch was forked from such a
-//!   conversation remains the sequence number in the source;
-//! - the runs of a conversation that [`fork_at`] has created. The directory (descriptions, times
-//!   and counts of conversations and runs) of the source has no rows for the copied runs. The
-//!   target gets a row for each of these runs, without usage and with the time of the copy;
-//! - the mode of the last run, if no row of a run contains it;
+//!   numbers the messages from 1. If a branch was forked from such a conversation, the position of
+//!   the fork is still a sequence number of the source, and does not fit the new numbers;
+//! - the runs that [`fork_at`] has copied to a branch in the source. The source has their messages,
+//!   but no data about their times and usage. The target stores these runs without usage and with
+//!   the time of the transfer;
+//! - the mode of the last run, if the source has no data about this run;
 //! - the summaries, if the target store has no summaries. A summary of which all messages were
 //!   pruned is not written either, because the target has none of these messages.
 //!
@@ -71,11 +71,12 @@
 //! conversation consists of the following lines:
 //!
 //! - a line `conversation`;
-//! - a line `run` for each run of the directory;
+//! - a line `run` for each run with its times, mode and usage;
 //! - a line `message` for each message, with its sequence number, its id and its [stored
-//!   form](tower_chat_core::format). The next lines are a line `tool` for each row of the record of
-//!   tool calls whose call and result are in this message or in earlier messages;
-//! - a line `tool` for each row whose result is in no message;
+//!   form](tower_chat_core::format);
+//! - a line `tool` for each row of the record of tool calls. The line follows the message with the
+//!   result of the call, or, if the call has no result, the message with the call. If the result is
+//!   in no message, the line follows the last message;
 //! - a line `summary` for each summary, in the order of the messages that they cover;
 //! - if a run is open, a line `open_run`, followed by the staged messages and rows of this run,
 //!   which are marked with `"staged":true`;
