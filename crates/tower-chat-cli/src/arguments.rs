@@ -118,11 +118,11 @@ pub(crate) enum Command {
     /// For files of another system, which --from names, all files are read before the first
     /// conversation is stored. If one of the files cannot be read, nothing is stored. The id of a
     /// conversation is that in the file, or, if the file contains no id, the name of the file
-    /// without its extension. A second import stores only new messages. A conversation whose
-    /// messages are all stored is not changed, even if users have continued it. A conversation with
-    /// new messages is extended. A conversation is skipped if a different conversation with the
-    /// same id is stored. For each conversation, a line gives the outcome, and further lines the
-    /// data that could not be imported.
+    /// without its extension. A second import stores only new messages: a stored conversation is
+    /// extended if the file has further messages of it, and is otherwise not changed, even if users
+    /// have continued it. A conversation is skipped if a different conversation with the same id is
+    /// stored. One line is printed with the outcome of each conversation, and one line for each
+    /// part of its data that could not be imported.
     ///
     /// With --json each line is an object with "file", "scope", "id", "outcome" (written, extended,
     /// unchanged, differs or refused), "messages", "first_new" or "first_different" (the number of
@@ -213,14 +213,14 @@ pub(crate) enum Command {
     Recover(RecoverArguments),
     /// Repair the problems that verify finds
     ///
-    /// A call without a result receives the result in its row of the record of tool calls (one row
-    /// for each call). If there is none, the call receives a result with the text that the call may
-    /// or may not have taken effect. A result that answers no call, or whose call already has
-    /// another result, is moved into the metadata of its message. Rows of the record whose call
-    /// does not exist are deleted. Calls that wait for approval are not changed. In a conversation
-    /// that contains an unreadable message, only an unreadable description is repaired. Each
-    /// conversation is changed as a whole or not at all. If a run is in flight in a changed
-    /// conversation, the next write of the run is refused.
+    /// If the messages contain no result of a call, a result is added: the result from the record of
+    /// tool calls (one row for each call), or, if the record has no result either, the text that the
+    /// call may or may not have taken effect. A result that answers no call, or whose call already
+    /// has another result, is moved into the metadata of its message. Rows of the record whose call
+    /// does not exist are deleted. Calls that wait for approval are not changed. If a conversation
+    /// contains an unreadable message, the command repairs nothing in it, except that it removes an
+    /// unreadable description. Each conversation is changed as a whole or not at all. If a run is in
+    /// flight in a changed conversation, the next write of the run is refused.
     ///
     /// Exit codes: 0, no problems remain; 1, problems remain, or with --dry-run problems would be
     /// repaired; 2, the store cannot be used.

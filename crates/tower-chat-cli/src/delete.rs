@@ -40,9 +40,9 @@ pub(crate) struct DeleteArguments {
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
     /// The update log of an application that executes its runs in separate tasks
-    /// (DetachedRunsLayer): the updates of the deleted conversations are erased too. By default the
-    /// log on the server of the store, or the file whose name is that of the store's file and
-    /// `-updates`, if it exists
+    /// (DetachedRunsLayer). The updates of the deleted conversations are erased too. The default is
+    /// the update log on the server of the store, or, for a SQLite store FILE, the file
+    /// FILE-updates. If the default log does not exist, no updates are erased
     #[arg(long, value_name = "LOG")]
     updates: Option<StoreLocation>,
     /// Delete all conversations of this scope; needs --all
@@ -118,7 +118,7 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
 }
 
 /// Fails if the store was opened without keys but the last message of a conversation is encrypted.
-/// Keys that are missing may mean that the user has named another store than intended.
+/// A user who has set no keys may have meant another store, whose content is not encrypted.
 async fn refuse_sealed(
     store: &OpenedStore,
     one: Option<&ConversationKey>,

@@ -85,8 +85,8 @@ pub(crate) struct ChatArguments {
             "approve", "mode", "max_tokens"]
     )]
     pub(crate) attach: Option<RunId>,
-    /// The update log of the application, for --attach; by default the log on the server of the
-    /// store, or the file whose name is that of the store's file and `-updates`
+    /// The update log of the application, for --attach. The default is the update log on the server
+    /// of the store, or, for a SQLite store FILE, the file FILE-updates
     #[arg(long, value_name = "LOG", requires = "attach")]
     pub(crate) updates: Option<StoreLocation>,
     /// The base URL of a service with the provider's API; such a service may need no key

@@ -16,7 +16,7 @@ use crate::error::CliError;
 
 impl StoreLocation {
     /// Returns the default location of the update log that belongs to a store: the server of the
-    /// store, or the file whose name is that of the store's file and `-updates`.
+    /// store, or, for a SQLite file, the file with the suffix `-updates`.
     pub(crate) fn updates(&self) -> Self {
         match self {
             Self::Sqlite(path) => {
