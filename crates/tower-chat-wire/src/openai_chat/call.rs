@@ -18,9 +18,10 @@ const LEGACY: &str = "function_call";
 /// A type of tool call on this wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// The name of the type, and of the field with the name and the arguments of a call.
+    /// The value of `type`. The field with the same name contains an object, which describes the
+    /// call.
     pub(super) name: &'static str,
-    /// The name of the field of this object that contains the arguments.
+    /// The field in this object that contains the arguments.
     pub(super) arguments: &'static str,
 }
 
@@ -65,9 +66,10 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
     Ok(calls)
 }
 
-/// Writes the calls into the fields of a message: the first call that was read from the field
-/// `function_call` to this field, and all other calls to `tool_calls`. For [`Audience::Model`], a
-/// call with an id is always written to `tool_calls`, because its result refers to the id.
+/// Writes the calls into the fields of a message. The first call that was read from a
+/// `function_call` is written as the field `function_call`. All other calls are written to
+/// `tool_calls`. For [`Audience::Model`], a call with an id is always written to `tool_calls`,
+/// because its result refers to the id.
 pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
     let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();
@@ -169,7 +171,8 @@ fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
     inner
 }
 
-/// Converts the native item of a `function_call` to the native item of an item of `tool_calls`.
+/// Returns the fields of an element of `tool_calls` for a call with these fields of a
+/// `function_call`.
 fn as_function_item(rest: Fields) -> Fields {
     let mut fields = Fields::default();
     fields.set("type", raw("function"));

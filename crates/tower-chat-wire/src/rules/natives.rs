@@ -42,8 +42,8 @@ pub(super) fn is_in_refused_field(reasoning: &Reasoning, rules: &ServiceRules) -
     fields.is_some_and(|fields| !accepted.iter().any(|name| fields.contains(name)))
 }
 
-/// Returns whether another service with the same wire has made a provider-executed call. The id of
-/// the call then lacks the prefix of this service's ids.
+/// Returns whether a provider-executed call was made by another service with the same wire. The id
+/// of such a call lacks the prefix that this service's ids have.
 pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> bool {
     let fields = Fields::of_native(call.native.as_ref(), wire_name(rules.wire));
     let kind = fields.and_then(|fields| fields.text("type")).unwrap_or_default();
