@@ -18,7 +18,8 @@ const RUN_CREATED_AT: &str = "CASE WHEN get_byte(m.run, 6) >> 4 = 7
 /// index for lists of conversations.
 ///
 /// The defaults of the columns are for conversations without messages, and for conversations that a
-/// process of an older release creates.
+/// process of an older release creates. While a run is open, the columns `..._without_open` contain
+/// the values without this run.
 pub(crate) fn columns() -> String {
     format!(
         "ALTER TABLE {{schema}}.conversations

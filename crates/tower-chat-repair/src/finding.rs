@@ -15,8 +15,8 @@ pub struct Finding {
     /// The number of the message that has the problem, from 1 in its conversation. `None` if the
     /// problem does not concern a single message.
     pub message: Option<u64>,
-    /// The description of the problem, followed by that of the repair if the problem was or would
-    /// be repaired.
+    /// The description of the problem. If the problem was repaired or can be repaired, the
+    /// description of the repair follows.
     pub what: String,
 }
 

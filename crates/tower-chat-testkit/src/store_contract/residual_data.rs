@@ -66,7 +66,7 @@ where
 }
 
 impl ResidualData {
-    /// Returns whether the data contains a text, in plain or hexadecimal form and in any case.
+    /// Returns whether the data contains a text or its hexadecimal form, in upper or lower case.
     async fn hold(&self, text: &str) -> bool {
         let bytes = (self.0)().await;
         let hexadecimal: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
