@@ -98,7 +98,7 @@ pub(crate) const OWN_REQUEST: &str = r#"{"model": "none", "messages": [
     {"role": "assistant", "content": "It is on its way."},
     {"role": "user", "content": "And order 8?"}]}"#;
 
-/// Rows of an aggregate history: JSON rows that each contain all steps of a run.
+/// Rows that are imported: JSON objects for messages. One of them contains the steps of a run.
 pub(crate) const OWN_ROWS: &str = concat!(
     r#"{"role": "user", "content": "Is it cold?"}"#,
     "\n",

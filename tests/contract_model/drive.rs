@@ -51,7 +51,8 @@ pub(crate) fn difference_of_loads(case: &Case, turns: usize, loads: Loads) -> Op
     compare().err()
 }
 
-/// Executes a case. Returns the messages of the service calls of a stack with a window.
+/// Executes a case. If the driver has a window, returns the messages that the model client received
+/// in each service call, and otherwise an empty list.
 ///
 /// # Errors
 ///
@@ -246,8 +247,8 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Creates a result that the caller sends in a later run than the call. It refers to the call
-    /// by id if the id is unique, and otherwise by position.
+    /// Creates a result of a call in an earlier run. The result refers to the call by id if the id
+    /// is unique, and otherwise by position.
     fn late_result(&self, token: &str) -> Option<ToolResult> {
         let (id, position) = self.calls.get(token)?;
         let result = ToolResult::new(&**id, format!("late {token}"));
@@ -365,7 +366,7 @@ impl<'a> Driver<'a> {
                 other => format!("{other:?}"),
             };
             return Err(format!(
-                "service call {calls} is not made, which shows {missing:#?}; it ends with {answer}"
+                "service call {calls} is missing; it should show {missing:#?}; the attempt ends with {answer}"
             ));
         }
         same("the tools that run", &seen.ran, &expected.ran)?;
@@ -396,8 +397,9 @@ impl<'a> Driver<'a> {
                 let token = token_in(&call.arguments).unwrap_or_default();
                 let position = message.id.map(|message| CallPosition { message, index });
                 if let Some(position) = position {
-                    // The position in the answer is replaced by the position in the store. The two
-                    // differ if a hook has removed an earlier call of the message.
+                    // `compare_store` calls this function again, and replaces this position by the
+                    // position in the store. The two differ if a hook has removed an earlier call
+                    // of the message.
                     self.calls.insert(token.to_owned(), (id, position));
                 }
             }

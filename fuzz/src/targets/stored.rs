@@ -1,4 +1,4 @@
-//! Fuzz targets for stored messages, and for rows of an aggregate history.
+//! Fuzz targets for stored messages, and for rows that are imported from another system.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) fn imported_rows() -> Entry {
     })
 }
 
-/// Returns stored messages with items that are sent back to providers.
+/// Returns the messages of the seeds in their stored form.
 fn stored_messages() -> Vec<Vec<u8>> {
     let mut messages: Vec<Arc<Message>> = Vec::new();
     for (_, body, _) in WIRES {

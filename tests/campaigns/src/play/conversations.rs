@@ -57,8 +57,9 @@ impl Conversations {
         })
     }
 
-    /// Cancels the conversations in progress. When this function returns, each cancelled run has
-    /// submitted its writes to the store.
+    /// Cancels the conversations in progress, and waits until their tasks have ended. A run that is
+    /// dropped still submits its last writes to the store, so that no writes follow after this
+    /// function has returned.
     pub(super) async fn stop(&mut self) {
         self.playing.shutdown().await;
     }
