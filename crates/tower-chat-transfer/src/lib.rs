@@ -54,7 +54,7 @@
 //!   the fork is still a sequence number of the source, and does not fit the new numbers;
 //! - the runs that [`fork_at`] has copied to a branch in the source. The source has their messages,
 //!   but no data about their times and usage. The target stores these runs without usage and with
-//!   the time of the transfer;
+//!   the time of the fork;
 //! - the mode of the last run, if the source has no data about this run;
 //! - the summaries, if the target store has no summaries. A summary of which all messages were
 //!   pruned is not written either, because the target has none of these messages.

@@ -69,9 +69,9 @@ impl Runs {
         })
     }
 
-    /// Returns the runs, except the open run, that are missing at the target or have less usage or
-    /// an earlier time there, in the order of their start. After all messages were appended, these
-    /// are mostly pruned or discarded runs.
+    /// Returns the runs of which the target lacks data: the whole run, a part of its usage, or the
+    /// time of its last write. The runs are in the order of their start, without the open run. After
+    /// all messages were appended, most of these runs are pruned or discarded.
     pub(crate) fn missing(&self) -> Vec<RunId> {
         let is_missing = |run: &&RunSummary| {
             let known = self.target.get(&run.run);

@@ -162,7 +162,7 @@ fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<
 }
 
 /// Returns whether the messages contain an approval request and the result of its call, but no
-/// answer after the result. The run for which the call was approved then continues.
+/// answer after the result.
 fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &str) -> bool {
     let messages: Vec<_> = messages.collect();
     let found = messages.iter().find_map(|message| {
@@ -226,8 +226,8 @@ fn planned(
 #[derive(Default)]
 pub(super) struct Approved {
     pub(super) calls: Vec<PlannedCall>,
-    /// The calls that cannot run with their stored arguments. Their refusals must be recorded
-    /// before a call of the batch runs, so `calls` is then empty.
+    /// The calls that cannot run with their stored arguments. If there are any, `calls` is empty,
+    /// because the refusals must be recorded before another call runs.
     pub(super) refused: Vec<PlannedCall>,
 }
 

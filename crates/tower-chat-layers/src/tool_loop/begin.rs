@@ -66,8 +66,8 @@ impl<S> LoopRun<S> {
         let Approved { calls: approved, refused } = approved(&request, &run, &transcript, &rules)?;
         let approves = !approved.is_empty() || !refused.is_empty();
         if approves && !has_persister {
-            // Without a persister, no layer puts the history, with the calls of these results,
-            // before the results.
+            // Without a persister, the service would receive the results without the history, which
+            // contains their calls.
             return Err(PersistenceError::PersisterMissing { key: run.key().clone() }.into());
         }
         let interrupted = run.log().take_interrupted();
@@ -187,7 +187,7 @@ fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
 }
 
 /// Finds a persister below, by polling the service for readiness. Returns `false` if the run needs
-/// a persister and has none. The tool loop itself stores a run that is stored at its end.
+/// a persister and has none. A run that is stored at its end needs none.
 ///
 /// Must be called before the first paid service call, and before any tool runs, including tools of
 /// approved calls.

@@ -43,14 +43,15 @@ pub enum ToolLoopError {
         conversation: Option<ConversationKey>,
     },
     /// A tool failed the run with [`ToolError::fail_run`]. The results of tools that have finished
-    /// are stored, as they are when the caller drops the response.
+    /// are stored.
     ToolFailedRun {
         /// The call and its error.
         failure: ToolFailure,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// Only a part of a batch of approval requests was decided. No call was run.
+    /// The request decides about some approval requests of a batch, but not about all of them. No
+    /// call was run.
     ApprovalMissing {
         /// The approval requests without a decision.
         ids: Vec<String>,

@@ -27,8 +27,8 @@ pub(super) struct LoopRun<S> {
     pub(super) run: Run,
     pub(super) extensions: http::Extensions,
     pub(super) transcript: Transcript,
-    /// The tools that the most recent service call has declared or, before the first call, the
-    /// tools of the source when the run began.
+    /// The tools that the most recent service call has declared. Before the first service call, the
+    /// tools that the loop had when the run began.
     pub(super) tools: Tools,
     pub(super) phase: Phase,
     pub(super) updates: VecDeque<ChatUpdate>,
@@ -58,8 +58,8 @@ pub(super) struct Reading {
     pub(super) messages: Vec<Arc<Message>>,
     /// The text that was streamed after the last of `messages`.
     pub(super) text: String,
-    /// Whether the updates from the first message with calls on wait for the end of the response,
-    /// because the calls may become approval requests.
+    /// Whether the first message with calls and all later updates wait for the end of the response.
+    /// The calls may become approval requests.
     pub(super) holds_updates: bool,
 }
 
@@ -72,16 +72,14 @@ impl<S> LoopRun<S> {
         id
     }
 
-    /// Returns the error that ends the run. If the run is stored at its end, an answer in the error
-    /// then begins with the run's earlier messages. They are not stored either, and would otherwise
-    /// be lost.
+    /// Returns the error that ends the run. If the run is stored at its end, adds the run's earlier
+    /// messages to the answer in the error, because these messages would otherwise be lost.
     pub(super) fn with_added_messages(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
             && self.run.write_point() == WritePoint::End
         {
-            // The queued messages that only the refused service call has sent return to their
-            // queue.
+            // Without the queued messages of the refused service call, which return to their queue.
             let added = self.transcript.added();
             let count = added.len().saturating_sub(self.queued_in_flight.len());
             answer.messages.splice(..0, added.take(count).cloned());
@@ -96,9 +94,9 @@ impl<S> LoopRun<S> {
         }
     }
 
-    /// Returns the queued messages of a failed service call to their queue, except stored ones.
-    /// Submits the tool results among the messages of the call if no persister has received the
-    /// call. The caller must drop the call first, because the persister then stores its inputs.
+    /// Returns the queued messages of a failed service call to their queue, except stored ones. If
+    /// no persister has received the service call, submits the tool results among its messages. The
+    /// future of the service call must be dropped first, because its drop stores the inputs.
     fn requeue_unsent(&mut self) {
         let in_flight = self.transcript.take_in_flight();
         let mut queued = std::mem::take(&mut self.queued_in_flight);
@@ -119,8 +117,8 @@ impl<S> LoopRun<S> {
         self.context.handle.put_back(queued);
     }
 
-    /// Returns the number of messages at the end of the most recent service call that the persister
-    /// has not stored. `None` if it has not received the call.
+    /// Returns how many of the last messages of the most recent service call the persister has not
+    /// stored. `None` if the persister has not received this service call.
     pub(super) fn unsubmitted_inputs(&self) -> Option<usize> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.log().calls.unsubmitted_inputs(ordinal)

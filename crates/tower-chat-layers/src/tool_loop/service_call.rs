@@ -150,7 +150,8 @@ impl<S> LoopRun<S> {
             call.ordinal = self.counters.service_calls;
         }
         request.extensions = self.extensions.clone();
-        // A persister below stores the next step, or the end of the run, together with the answer.
+        // With this policy, a persister below determines the next step, and stores it together with
+        // the answer.
         self.run.log().loop_policy = Some(self.loop_policy());
         self.counters.service_calls += 1;
         request
@@ -184,7 +185,8 @@ impl<S> LoopRun<S> {
         mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
         if !self.is_stored_answer() {
-            // A stored answer contains the calls of all rounds of its run.
+            // The limit is not for a stored answer, which contains the calls of all rounds of its
+            // run.
             self.loop_policy().check(&messages, self.context.conversation())?;
         }
         self.queued_in_flight.clear();

@@ -123,9 +123,9 @@ impl<S> LoopRun<S> {
         self.end_stopped(unsent, answer).await
     }
 
-    /// Adds results for the calls that an earlier attempt at (execution of) the run has left
-    /// without results. Otherwise, a replay would omit these calls of an ended run, although their
-    /// tools may have run.
+    /// Adds results for the calls that an earlier attempt (execution of the run) has left without
+    /// results. Without them, a replay of the ended run would omit the calls, although their tools
+    /// may have run.
     async fn answer_interrupted(&mut self) -> Result<(), BoxError> {
         for (index, (pending, row)) in self.run.unanswered_calls().await?.into_iter().enumerate() {
             let (result, report) = match CallOutcome::of(&row) {
@@ -159,8 +159,8 @@ impl<S> LoopRun<S> {
         let mut finish = Finish::default();
         finish.usage = self.counters.usage;
         finish.ended_by = Some(EndedBy::Stop);
-        // The following write stores the results of the approved calls for which this attempt has
-        // stored claims.
+        // The claims of approved calls are not withdrawn, because the following write stores the
+        // results of these calls.
         self.run.log().keep_claims();
         self.run.write(Event::Stopped { unsent, answer }).await?;
         finish.saved = self.run.store().map(|_| self.run.log().saved());

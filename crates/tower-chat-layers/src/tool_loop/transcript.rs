@@ -59,8 +59,8 @@ impl Transcript {
     }
 
     /// Creates the transcript of a run that sends only new messages, because a layer below adds the
-    /// history. `assigned_ids` returns the number of messages that this layer has already numbered
-    /// in the run.
+    /// history. `assigned_ids` returns the number of messages of the run that the layer below has
+    /// already numbered.
     pub(super) fn only_unsent(
         request: &ChatRequest,
         run: RunId,
@@ -101,8 +101,8 @@ impl Transcript {
         message
     }
 
-    /// Gives the next message at least this index. A layer below has assigned the indices before
-    /// it.
+    /// Sets the index of the next message to at least this number, because a layer below has
+    /// assigned the smaller indices.
     pub(super) fn number_from(&mut self, assigned_ids: usize) {
         self.next_index = self.next_index.max(u32::try_from(assigned_ids).unwrap_or(u32::MAX));
     }
