@@ -31,7 +31,7 @@ pub(crate) struct ForkArguments {
     /// The scope of the copy; by default that of the conversation
     #[arg(long, value_name = "SCOPE")]
     to_scope: Option<String>,
-    /// Copy only the turns that end before this message, by its number in `show`
+    /// Copy only the turns that end before the message with this number, which `show` prints
     #[arg(long, value_name = "MESSAGE")]
     at: Option<u64>,
     /// Print a JSON object: {"scope", "id", "messages"} of the copy, and "position", the number of the

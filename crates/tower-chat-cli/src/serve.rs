@@ -31,8 +31,8 @@ pub(crate) struct ServeArguments {
     pub(crate) listen: SocketAddr,
     /// The update log of an application that executes its runs in separate tasks
     /// (DetachedRunsLayer). With this log, the page of a conversation shows an answer while the
-    /// model generates it. By default the log on the server of the store, or the file whose name is
-    /// that of the store's file and `-updates`, if it exists
+    /// model generates it. The default is the update log on the server of the store, or, for a
+    /// SQLite store FILE, the file FILE-updates
     #[arg(long, value_name = "LOG")]
     pub(crate) updates: Option<StoreLocation>,
     /// Show only this scope

@@ -56,12 +56,12 @@ const LEASE_WAIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArguments {
-    /// The name of the conversation, which is continued if it exists; by default the date and the
-    /// time, for a new conversation
+    /// The name of the conversation, which is continued if it exists. By default, a new conversation
+    /// begins, and its name is the date and the time
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// The store of the histories; a missing file is created; by default a file in the current
-    /// folder
+    /// The store of the conversations. A missing file is created. The default is a file in the
+    /// current folder
     #[arg(
         long,
         value_name = "STORE",
