@@ -93,7 +93,7 @@ impl ServiceRules {
                 }
                 Some(vendor) => self.issuer = format!("bedrock/{vendor}").into(),
                 // The name may be the ARN of an inference profile, which does not name the vendor.
-                // Only Claude has the options to which this rule applies.
+                // For other vendors, the rule has no effect, because only Claude has these options.
                 None => self.thinking_first = true,
             },
             _ => {}

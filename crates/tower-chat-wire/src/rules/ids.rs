@@ -25,7 +25,7 @@ pub(super) struct CallIds {
     /// The sent ids of the current round or, depending on the rule, of the whole conversation. No
     /// later call may have one of them.
     used_ids: HashSet<String>,
-    /// For each id that several calls have: the number that the id of the next such call ends with.
+    /// For each id that several calls have, the number that is appended to the id of the next call.
     next_number: HashMap<String, usize>,
     /// The number of calls in the current round or, depending on the rule, in the conversation.
     count: usize,

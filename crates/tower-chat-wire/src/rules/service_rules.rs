@@ -50,10 +50,9 @@ pub struct ServiceRules {
     pub reasoning_fields: Option<&'static [&'static str]>,
     /// What the service requires in messages with calls that another service has made.
     pub foreign_calls: ForeignRule,
-    /// Whether the model must think first in each turn of a conversation with thinking. A turn is
-    /// the answers and results after the last user message. If `true`, the service refuses a
-    /// request that enables thinking and ends with results, unless the first answer of the current
-    /// turn begins with a thinking block.
+    /// Whether a turn (the answers and results after the last user message) must begin with a
+    /// thinking block. The service checks this in each request that enables thinking and ends with
+    /// results.
     pub thinking_first: bool,
     /// Pairs of the type of a provider-executed call, and the prefix of the ids that this service
     /// gives to such calls. A call whose id has another prefix is not sent, because another service

@@ -42,8 +42,8 @@ pub struct Fitted {
     pub changes: Vec<Change>,
 }
 
-/// The extension of a request that [`fit`] has already changed. Contains the rule for calls of
-/// other services, which the writer of the body needs.
+/// The extension of a request that [`fit`] has already changed. Contains the rule for calls that
+/// another service has made, which the writer of the body needs.
 #[derive(Debug, Clone, Copy)]
 struct IsFitted(ForeignRule);
 
@@ -131,8 +131,8 @@ pub(crate) fn fitted(
     }
 }
 
-/// Returns the rule for calls of other services that [`fit`] has used. Returns `None` if `fit` has
-/// not changed the request.
+/// Returns the rule that [`fit`] has used for calls that another service has made. Returns `None`
+/// if `fit` has not changed the request.
 pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
     request.extensions.get::<IsFitted>().map(|fitted| fitted.0)
 }
@@ -415,8 +415,8 @@ fn is_content(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
     }
 }
 
-/// Returns whether the writer of the body always writes an assistant message with this part. If the
-/// writer omits an assistant message, it joins the user messages before and after it.
+/// Returns whether the writer of the body always writes an assistant message with this part. A
+/// message that the writer may omit does not separate the user messages before and after it.
 fn is_written(part: &Part, rules: &ServiceRules) -> bool {
     let is_own = |native: Option<&Native>| {
         native.is_some_and(|native| &*native.wire == wire_name(rules.wire))
