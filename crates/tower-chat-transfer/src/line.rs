@@ -21,7 +21,7 @@ use crate::{
 /// The version of the format. This release writes and reads only this version.
 pub(crate) const VERSION: u64 = 1;
 
-/// The maximum number of attempts at a run (executions of it) in a file.
+/// The largest attempt number of an open run in a file. An attempt is one execution of the run.
 const MAX_ATTEMPTS: u32 = 1_000_000;
 
 /// The maximum sequence number of a message in a file.
