@@ -195,7 +195,9 @@ impl Client {
         // The acknowledgement of a fork is never lost, because the checker needs the incarnation of
         // the copy (a random number).
         let lost = self.received_or_late();
-        self.operations.fork(one, other, lost).await;
+        let length = usize::try_from(self.known.sequence).unwrap_or(usize::MAX);
+        let before = (!self.rng.one_in(3)).then(|| 1 + self.rng.below(length + 1) as u64);
+        self.operations.fork(one, before, other, lost).await;
     }
 
     /// Adds a summary of the first messages, or the last summary of this client again.

@@ -100,6 +100,22 @@ impl Conversation {
         self.messages.iter().chain(staged).nth(index)
     }
 
+    /// Returns a conversation with only the turns that end before the message with a number, or with
+    /// all visible turns. Each turn is the messages of one run, because the clients store no calls.
+    pub(super) fn turns_before(&self, before: Option<u64>) -> Self {
+        let divides = |cut: usize| {
+            let (copied, rest) = self.messages.split_at(cut);
+            copied.iter().any(|one| rest.iter().any(|other| one.run == other.run))
+        };
+        let before = before.unwrap_or(u64::MAX);
+        let precedes = |cut: &usize| self.pruned + (*cut as u64) < before.max(self.pruned + 1);
+        let cuts = (0..=self.messages.len()).rev();
+        let cut = cuts.filter(precedes).find(|cut| !divides(*cut)).unwrap_or(0);
+        let sequence = self.pruned + cut as u64;
+        let messages = self.messages[..cut].to_vec();
+        Self { sequence, messages, open: None, summaries: Vec::new(), ..self.clone() }
+    }
+
     /// Adds a summary, unless the conversation has it. A summary covers visible messages, and more of
     /// them than the summary in force.
     pub(super) fn add_summary(&mut self, request: &SummaryRequest) -> SummaryOutcome {

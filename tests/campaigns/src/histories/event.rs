@@ -42,8 +42,10 @@ pub(super) enum Request {
         key: String,
     },
     Append(AppendRequest),
+    /// Copies the turns before a message, or all turns.
     Fork {
         from: String,
+        before: Option<u64>,
         to: String,
     },
     /// Removes the oldest runs, so that at least `keep` messages remain.
@@ -76,7 +78,11 @@ pub(super) enum Response {
         found: RevisionSeen,
         open_run: Option<String>,
     },
-    Forked(RevisionSeen),
+    /// The revision of the copy, and the number of the last copied message in the original.
+    Forked {
+        revision: RevisionSeen,
+        position: u64,
+    },
     Exists,
     Pruned {
         runs: u64,

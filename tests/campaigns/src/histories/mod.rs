@@ -162,7 +162,7 @@ impl Totals {
     fn show(&self, figures: &mut Figures, store: &str, took: Duration) {
         let Counts { operations, unknown, failed, .. } = self.counts;
         let Counts { conflicts, takeovers, discards, forks, prunes, .. } = self.counts;
-        let Counts { summaries, undone_summaries, .. } = self.counts;
+        let Counts { forks_before_message, summaries, undone_summaries, .. } = self.counts;
         for (name, count) in [
             ("histories", self.histories),
             ("operations", operations),
@@ -172,6 +172,7 @@ impl Totals {
             ("takeovers", takeovers),
             ("discards", discards),
             ("forks", forks),
+            ("forks before a message", forks_before_message),
             ("prunes", prunes),
             ("summaries", summaries),
             ("undone summaries", undone_summaries),

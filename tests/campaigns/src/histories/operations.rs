@@ -101,14 +101,17 @@ impl Operations {
     pub(super) async fn fork(
         &mut self,
         from: &str,
+        before: Option<u64>,
         to: &str,
         acknowledgement: Acknowledgement,
     ) -> Option<Response> {
-        let request = Request::Fork { from: from.to_owned(), to: to.to_owned() };
+        let request = Request::Fork { from: from.to_owned(), before, to: to.to_owned() };
         let (store, from, to) = (self.store.clone(), self.key(from), self.key(to));
         let forked = async move {
-            match store.fork_at(&from, None, &to).await {
-                Ok(fork) => Response::Forked(fork.revision.into()),
+            match store.fork_at(&from, before, &to).await {
+                Ok(fork) => {
+                    Response::Forked { revision: fork.revision.into(), position: fork.position }
+                }
                 Err(error) => Response::of_error(&error),
             }
         };
@@ -239,6 +242,8 @@ pub(super) struct Counts {
     pub(super) conflicts: u64,
     pub(super) takeovers: u64,
     pub(super) forks: u64,
+    /// The forks that copied the turns before a message.
+    pub(super) forks_before_message: u64,
     pub(super) prunes: u64,
     pub(super) discards: u64,
     pub(super) summaries: u64,
@@ -276,7 +281,11 @@ impl Counts {
                     matches!(staged.close, Some(super::event::CloseSeen::Discard { .. }));
                 self.discards += u64::from(is_discard);
             }
-            (_, Response::Forked(revision)) => self.forks += u64::from(revision.sequence > 0),
+            (Request::Fork { before, .. }, Response::Forked { revision, .. }) => {
+                self.forks += u64::from(revision.sequence > 0);
+                let is_in_middle = before.is_some() && revision.sequence > 0;
+                self.forks_before_message += u64::from(is_in_middle);
+            }
             (_, Response::Summarized(outcome)) => {
                 self.summaries += u64::from(*outcome == SummaryOutcome::Stored);
             }

@@ -13,8 +13,8 @@ use clap::ValueEnum;
 use tower_chat_core::{
     ConversationKey, Messages,
     store::{
-        self, AddedSummary, History, HistoryStore, HistorySummary, Journal, Revision, StoreError,
-        Summaries,
+        self, AddedSummary, ConversationRows, Fork, History, HistoryStore, HistorySummary, Journal,
+        Keep, Maintenance, Pruned, Revision, Rewrite, StoreError, Summaries,
         author::{AppendError, Slot, Ticket, Write, WriteId},
     },
 };
@@ -35,6 +35,8 @@ pub enum Plant {
     TwoHolders,
     /// A summary is acknowledged, and not stored.
     LostSummary,
+    /// A fork before a message also copies this message, if the message begins a turn of one message.
+    LateFork,
 }
 
 impl Plant {
@@ -47,6 +49,7 @@ impl Plant {
             Self::DirtyRead => "dirty-read",
             Self::TwoHolders => "two-holders",
             Self::LostSummary => "lost-summary",
+            Self::LateFork => "late-fork",
         }
     }
 }
@@ -134,12 +137,44 @@ impl store::author::StoreWrapper for Planted {
         self.inner().tool_calls()
     }
 
-    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
-        self.inner().maintenance()
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
     }
 
     fn summaries(&self) -> Option<&dyn Summaries> {
         Some(self)
+    }
+}
+
+#[async_trait]
+impl Maintenance for Planted {
+    async fn fork_at(
+        &self,
+        from: &ConversationKey,
+        before: Option<u64>,
+        to: &ConversationKey,
+    ) -> Result<Fork, StoreError> {
+        let before = match self.plant {
+            Plant::LateFork => before.map(|before| before + 1),
+            _ => before,
+        };
+        self.inner.fork_at(from, before, to).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.inner.prune(key, keep).await
+    }
+
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner.scopes(after, limit).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.inner.rows(key).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        self.inner.rewrite(rewrite).await
     }
 }
 

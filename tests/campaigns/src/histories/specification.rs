@@ -36,7 +36,7 @@ pub(super) enum Step {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
     conversations: Conversations,
-    /// The sources that forks have read, by the numbers of the forks.
+    /// The copied turns of the sources that forks have read, by the numbers of the forks.
     forks: BTreeMap<u64, Option<Conversation>>,
 }
 
@@ -67,11 +67,15 @@ impl Specification for Store {
 fn allows(state: &mut State, operation: &Operation) -> bool {
     let (conversations, response) = (&mut state.conversations, operation.response.as_ref());
     match (&operation.request, operation.step) {
-        (Request::Fork { from, .. }, Step::Reads(fork)) => {
-            let source = conversations.get(from).filter(|source| !source.messages.is_empty());
-            state.forks.insert(fork, source.cloned());
-            // If the source is absent or empty now, the fork returns `Forked(ABSENT)`.
-            *response.unwrap_or(&Response::Exists) != Response::Forked(ABSENT) || source.is_none()
+        (Request::Fork { from, before, .. }, Step::Reads(fork)) => {
+            let finds_none = matches!(response, Some(Response::Forked { revision: ABSENT, .. }));
+            let source = conversations.get(from);
+            // A conversation with only staged messages does not exist for a fork. The contract does
+            // not say whether an empty conversation exists.
+            let may_exist = source.filter(|it| !it.messages.is_empty() || it.open.is_none());
+            let copied = may_exist.filter(|it| !(finds_none && it.is_empty()));
+            state.forks.insert(fork, copied.map(|source| source.turns_before(*before)));
+            !(finds_none && copied.is_some())
         }
         (Request::Fork { to, .. }, Step::Creates(fork)) => {
             let read = state.forks.remove(&fork);
@@ -201,8 +205,8 @@ fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition 
     }
 }
 
-/// Creates a copy of the source that the fork has read, with a new incarnation. The fork is refused
-/// if the target exists.
+/// Creates a copy of the turns that the fork has read. The copy has a new incarnation. If the target
+/// exists, the store refuses the fork.
 fn create_copy(
     state: &mut Conversations,
     source: Option<&Conversation>,
@@ -217,8 +221,13 @@ fn create_copy(
             (Incarnation::Unknown { not: source.incarnation.number() }, source.pruned)
         }
         (None, _) => return true,
-        (Some(Response::Forked(revision)), None) => return *revision == ABSENT,
-        (Some(Response::Forked(revision)), Some(source)) => {
+        (Some(Response::Forked { revision, position }), None) => {
+            return *revision == ABSENT && *position == 0;
+        }
+        (Some(Response::Forked { revision, position }), Some(source)) => {
+            if *position != source.sequence {
+                return false;
+            }
             let incarnation = Incarnation::Known(revision.incarnation);
             let is_own = revision.incarnation != 0 && source.incarnation != incarnation;
             // The copy of a pruned conversation numbers its messages as the source does, or from 1.

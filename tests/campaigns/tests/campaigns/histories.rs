@@ -99,6 +99,11 @@ fn the_checker_finds_two_planted_holders_of_one_lease() {
 }
 
 #[test]
+fn the_checker_finds_a_planted_copy_of_a_message_after_the_end_of_a_fork() {
+    assert_found(Plant::LateFork);
+}
+
+#[test]
 fn the_checker_finds_a_planted_loss_of_a_summary() {
     assert_found(Plant::LostSummary);
 }
