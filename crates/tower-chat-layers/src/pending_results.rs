@@ -7,13 +7,13 @@ use std::{
 };
 
 use tower_chat_core::{
-    CallPosition, ConversationKey, Message, MessageId, Messages, ToolInvocation, ToolResult,
-    ToolStatus,
+    CallPosition, ConversationKey, EndedBy, Message, MessageId, Messages, ToolInvocation,
+    ToolResult, ToolStatus,
     pairing::AnswerKey,
     store::{CallSelection, History, HistoryStore, StoreError},
 };
 
-use crate::replay::{DanglingCalls, Replay, mark_ended};
+use crate::replay::{DanglingCalls, Replay, mark_ended, mark_ended_by};
 
 /// Returns one message, for the input of the next run, with the results that are in the record of
 /// tool calls but not in the history. Returns `None` if there are no such results.
@@ -89,10 +89,13 @@ pub(crate) async fn completed_from_record(
     // A call that is not dangling may have ended the run.
     let asking = messages_of_answers_with(history, &dangling);
     let mut found = recorded_rows(store, key, history, &asking).await?;
-    let ended = answers_that_ended(history, &found);
+    let ended = answers_with(history, &found, |call| call.status == ToolStatus::Returned);
+    let ended_by_tool = answers_with(history, &found, |call| {
+        call.result.as_ref().is_some_and(|result| result.ends_run)
+    });
     let dangling: HashSet<_> = dangling.into_iter().collect();
     found.retain(|position, call| dangling.contains(position) && call.result.is_some());
-    if found.is_empty() && ended.is_empty() {
+    if found.is_empty() && ended.is_empty() && ended_by_tool.is_empty() {
         return Ok(None);
     }
     for position in answered {
@@ -108,10 +111,15 @@ pub(crate) async fn completed_from_record(
         if !results.is_empty() && !before.is_some_and(|it| AnswerKey::is_shared(it, message)) {
             completed.push(Arc::new(Message::tool_results(std::mem::take(&mut results))));
         }
-        let is_ended = message.id.is_some_and(|id| ended.contains(&id));
+        let is_in =
+            |answers: &HashSet<MessageId>| message.id.is_some_and(|id| answers.contains(&id));
+        let is_ended = is_in(&ended) || is_in(&ended_by_tool);
         let mut marked = message.clone();
         if is_ended {
             mark_ended(&mut marked);
+        }
+        if is_in(&ended_by_tool) {
+            mark_ended_by(&mut marked, EndedBy::Tool);
         }
         completed.push(marked);
         if !is_ended || completes_all {
@@ -128,18 +136,15 @@ pub(crate) async fn completed_from_record(
     Ok(Some(completed))
 }
 
-/// Returns the ids of the messages of all answers of which a call ended the run, or was returned to
-/// the caller.
-fn answers_that_ended(
+/// Returns the ids of the messages of all answers with a recorded call that matches.
+fn answers_with(
     history: &History,
     found: &HashMap<(MessageId, usize), ToolInvocation>,
+    matches: impl Fn(&ToolInvocation) -> bool,
 ) -> HashSet<MessageId> {
-    let ends = |call: &&ToolInvocation| {
-        call.status == ToolStatus::Returned || call.result.as_ref().is_some_and(|it| it.ends_run)
-    };
-    let ended = found.values().filter(ends);
-    let ending: Vec<_> = ended.map(|call| (call.message, call.sequence_index as usize)).collect();
-    messages_of_answers_with(history, &ending)
+    let matching = found.values().filter(|call| matches(call));
+    let calls: Vec<_> = matching.map(|call| (call.message, call.sequence_index as usize)).collect();
+    messages_of_answers_with(history, &calls)
 }
 
 /// Returns the ids of all messages of the answers that contain these calls.

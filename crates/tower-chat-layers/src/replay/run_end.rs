@@ -46,13 +46,15 @@ pub(crate) fn mark_ended(message: &mut Arc<Message>) {
 const ENDED_BY: &str = "ended_by";
 
 const STOP: &str = "stop";
+const TOOL: &str = "tool";
 const ROUND_LIMIT: &str = "round_limit";
 
 pub(crate) fn mark_ended_by(message: &mut Arc<Message>, ended_by: EndedBy) {
     let name = match ended_by {
         EndedBy::Stop => STOP,
         EndedBy::RoundLimit => ROUND_LIMIT,
-        // The result of the tool shows the reason.
+        // Usually, no message contains the result that has ended the run.
+        EndedBy::Tool if !message.results().any(|result| result.ends_run) => TOOL,
         _ => return,
     };
     Arc::make_mut(message).metadata.insert(ENDED_BY.to_owned(), Value::from(name));
@@ -62,6 +64,7 @@ pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
     match message.metadata.get(ENDED_BY).and_then(Value::as_str) {
         Some(STOP) => Some(EndedBy::Stop),
         Some(ROUND_LIMIT) => Some(EndedBy::RoundLimit),
+        Some(TOOL) => Some(EndedBy::Tool),
         Some(_) | None => message.results().any(|result| result.ends_run).then_some(EndedBy::Tool),
     }
 }

@@ -422,6 +422,24 @@ async fn a_call_that_waits_for_approval_is_not_covered_and_can_be_approved() {
         .await;
 }
 
+/// If a tool ends a run, only the record of tool calls contains its result. The call does not wait.
+#[tokio::test]
+async fn a_run_that_a_tool_has_ended_is_covered() {
+    Cases::all()
+        .check(async |case| {
+            let (store, writer, tool_log) = (case.store().await, writer(), ToolLog::default());
+            let texts = (2..=4).map(|number| Step::text(format!("a{number}")));
+            let steps = [case.calls([("stop", "c1")])].into_iter().chain(texts);
+            let model = ScriptedModel::new(steps);
+            let client =
+                case.stack(model.clone(), &store, summarizing(45, &writer), tools(&tool_log));
+            ask_all(case, &client, 1..=4).await;
+            assert_eq!(sent(&model, 3), "summary S1, user q3, assistant a3, user q4");
+            assert_eq!(tool_log.names(), ["stop"]);
+        })
+        .await;
+}
+
 #[tokio::test]
 async fn the_usage_of_summaries_is_part_of_the_usage_of_their_run() {
     Cases::all()
