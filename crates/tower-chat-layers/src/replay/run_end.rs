@@ -69,7 +69,12 @@ pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
     }
 }
 
-/// Returns the message without marks, as the caller of the run received it.
+/// Returns whether a message has a mark with the reason for which its run ended.
+pub(super) fn has_end_reason(message: &Message) -> bool {
+    message.metadata.contains_key(ENDED_BY)
+}
+
+/// Returns the message without marks. The caller of the run received this message.
 pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     let mut message = message.clone();
     if is_marked_ended(&message) {

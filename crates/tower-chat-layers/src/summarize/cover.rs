@@ -71,7 +71,8 @@ fn turn_ends(messages: &Messages, counter: &dyn TokenCounter) -> (Vec<TurnEnd>, 
 #[cfg(test)]
 mod tests {
     use tower_chat_core::{
-        ApprovalRequest, EndedBy, Message, MessageId, Part, RunId, ToolCall, ToolResult,
+        ApprovalRequest, CallPosition, EndedBy, Message, MessageId, Part, RunId, ToolCall,
+        ToolResult,
     };
 
     use super::*;
@@ -119,6 +120,15 @@ mod tests {
         let mut call = std::sync::Arc::new(returned());
         mark_ended_by(&mut call, EndedBy::Stop);
         (*call).clone()
+    }
+
+    /// Returns the result of the call of the first run. The result has ended that run.
+    fn ending() -> Message {
+        let message = MessageId { run: RunId::from_bytes([1; 16]), index: 1 };
+        let mut result =
+            ToolResult::new("c", "stopped").answering(CallPosition { message, index: 0 });
+        result.ends_run = true;
+        Message::tool_results([result])
     }
 
     fn waiting() -> Message {
@@ -198,6 +208,15 @@ mod tests {
                     ]
                 },
                 Some(6),
+            ),
+            (
+                "a call that was returned before the result of a call that has ended an earlier run",
+                vec![
+                    asks(vec![call()]),
+                    asks(vec![returned()]),
+                    vec![ending(), Message::user("q")],
+                ],
+                Some(2),
             ),
             ("a call that a stop has prevented", vec![asks(vec![stopped()])], Some(2)),
             ("a call of an interrupted run", vec![asks(vec![call()])], Some(2)),

@@ -29,14 +29,14 @@ impl Round {
     /// answer is followed by the results of the calls in this message.
     pub(in crate::replay) fn close(self, strictness: Strictness) -> Closed {
         let (calls, leftover) = self.pair();
-        let is_of_ended_run = self.is_of_ended_run();
+        let is_of_ended_run = self.is_of_ended_run(&calls);
         let shows_interrupted = match strictness {
             Strictness::Repair(DanglingCalls::Interrupted | DanglingCalls::FromRecord) => {
                 !is_of_ended_run
             }
             Strictness::Repair(_) | Strictness::Lenient => false,
         };
-        let is_returned = is_of_ended_run && !self.has_end_reason();
+        let is_returned = is_of_ended_run && !self.has_end_reason(&calls);
         let hidden = self.after.iter().flat_map(|after| &after.hidden).copied();
         let hidden: HashSet<usize> = hidden.collect();
         let forgotten = self.forgotten();
@@ -116,6 +116,11 @@ impl Round {
         message.parts = results;
         message
     }
+}
+
+/// Returns whether one of the results of a round has ended its run.
+pub(super) fn is_ended_by_tool(calls: &[(RoundCall, Option<ToolResult>)]) -> bool {
+    calls.iter().any(|(_, result)| result.as_ref().is_some_and(|result| result.ends_run))
 }
 
 /// A call of a round with its result.

@@ -9,15 +9,19 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
     Message, Messages, Part, ToolCall, ToolResult,
-    pairing::{AnswerIds, AnswerKey, Answers, IdBase, InOrder, RoundMatcher, Target, asked_call},
+    pairing::{
+        AnswerIds, AnswerKey, Answers, IdBase, InOrder, RoundMatcher, Target, asked_call,
+        is_marked_ended,
+    },
 };
 
 pub use self::call::INTERRUPTED;
+use self::close::is_ended_by_tool;
 pub(in crate::replay) use self::{
     call::{RoundCall, interrupted_id},
     close::{AfterRound, drop_trailing_reasoning, has_content},
 };
-use super::run_end::{ended_by, ends_with_open_calls, forgotten_ids};
+use super::run_end::{ended_by, ends_with_open_calls, forgotten_ids, has_end_reason};
 
 /// A round that may still receive results.
 #[derive(Debug, Clone)]
@@ -146,20 +150,29 @@ impl Round {
         after.has_end_reason |= ended_by(marker).is_some();
     }
 
-    /// Returns whether the run ended intentionally. Its calls without a result were then returned
-    /// to the caller, or not run.
-    fn is_of_ended_run(&self) -> bool {
+    /// Returns whether the run of this round ended intentionally. If it did, each call without a
+    /// result was returned to the caller, or was not run because the run had ended.
+    fn is_of_ended_run(&self, calls: &[(RoundCall, Option<ToolResult>)]) -> bool {
         self.after.as_ref().is_some_and(|after| after.run_ended)
             || self.answer().any(|(message, _)| ends_with_open_calls(message))
-            || self.results().iter().any(|message| ends_with_open_calls(message))
+            || self.own_results().any(|message| is_marked_ended(message))
+            || is_ended_by_tool(calls)
     }
 
-    /// Returns whether a tool, a stop or the limit of rounds has ended the run. Its calls without a
-    /// result were then not returned to the caller.
-    fn has_end_reason(&self) -> bool {
+    /// Returns whether a tool, a stop or the limit of rounds has ended the run of this round. The
+    /// calls without a result were then not returned to the caller.
+    fn has_end_reason(&self, calls: &[(RoundCall, Option<ToolResult>)]) -> bool {
         let answer = self.answer().map(|(message, _)| message);
         self.after.as_ref().is_some_and(|after| after.has_end_reason)
-            || answer.chain(self.results()).any(|message| ended_by(message).is_some())
+            || answer.chain(self.own_results()).any(|message| has_end_reason(message))
+            || is_ended_by_tool(calls)
+    }
+
+    /// Returns the messages of results that the run of this round has added. A later run may add
+    /// results of earlier rounds.
+    fn own_results(&self) -> impl Iterator<Item = &Arc<Message>> {
+        let run = |message: &Message| message.id.map(|id| id.run);
+        self.results().iter().filter(move |message| run(message) == run(&self.message))
     }
 
     /// Returns the ids of the calls whose results were not allowed to be stored.
