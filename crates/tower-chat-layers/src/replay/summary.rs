@@ -77,6 +77,12 @@ impl ReplaySummary {
         &self.message
     }
 
+    /// Returns whether the summary covers all messages of the history.
+    pub(super) fn covers_all(&self) -> bool {
+        self.covered.is_all()
+    }
+
+    /// Returns whether a message contains this summary.
     fn is_message(&self, message: &Message) -> bool {
         message.metadata.get(SUMMARY).and_then(Value::as_u64) == Some(self.summary.id)
     }
@@ -112,13 +118,20 @@ impl Covered {
         Self { next, later }
     }
 
-    /// Returns the number of covered messages at the beginning of `messages`, the output of the
-    /// earlier steps.
+    fn is_all(&self) -> bool {
+        self.next.is_none() && self.later.is_empty()
+    }
+
+    /// Returns the number of messages at the beginning of `messages` that are covered. `messages` is
+    /// the output of the earlier replay steps for the history.
     ///
     /// The earlier steps move messages only within a turn, or to the result that answers their
     /// call. The messages that they create have no id, and are covered if they precede the first
     /// message that is not covered.
     pub(crate) fn end_in(&self, messages: &Messages) -> usize {
+        if self.is_all() {
+            return messages.len();
+        }
         let is_covered =
             |message: &Arc<Message>| message.id.is_some_and(|id| !self.later.contains(&id));
         let after_last = messages.iter().rposition(is_covered).map_or(0, |last| last + 1);

@@ -153,6 +153,18 @@ fn a_call_is_sent_with_its_result() {
 }
 
 #[test]
+fn the_last_calls_are_not_sent_if_the_summary_covers_them() {
+    let [c, d] = ["c", "d"].map(|id| ToolCall::new(id, "look", "{}"));
+    let asks_twice = || vec![asks(1), Message::tool_calls([c.clone(), d.clone()])];
+    let answered = [asks_twice(), vec![result("d"), result("c")]].concat();
+    check([
+        ("results in another order", 0, runs([answered]), 4, "S"),
+        ("calls without results", 0, runs([asks_twice()]), 2, "S"),
+        ("a call without a result", 0, runs([[asks_twice(), vec![result("d")]].concat()]), 3, "S"),
+    ]);
+}
+
+#[test]
 fn the_message_of_a_summary_is_labelled_as_a_summary() {
     let history = history(0, &runs([turn(1), turn(2)]));
     let step = summary(&history, 2);
