@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Messages, Role,
     RunHandle, is_history_lost,
     store::{StoreError, author::Slot},
 };
@@ -277,6 +277,11 @@ where
     if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
         return Err(PersistenceError::RunGone { key, run }.into());
+    }
+    if settings.policy.summarize.is_some() && !run.log().has_stored() {
+        // A request with invalid decisions makes no service call for a summary.
+        let input: Messages = run.log().input(&request).into_iter().collect();
+        check_approvals(run, &ChatRequest::new(input).in_run(run.conversation().clone()))?;
     }
     summarize_before(service, settings, run, &request).await?;
     let stored = answered_before(run, &request);

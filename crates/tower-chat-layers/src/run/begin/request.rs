@@ -135,7 +135,7 @@ impl RunLog {
 
     /// Returns the input of the run: the request's own messages, without messages that the caller
     /// repeats from the history.
-    pub(in crate::run) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
+    pub(crate) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         not_stored_before(self.run, &self.conversation.history, own_messages(request))
     }
 

@@ -4,12 +4,13 @@
 use tower::{Layer, Service, limit::ConcurrencyLimitLayer, timeout::TimeoutLayer};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, Finish, HistoryStore, Message, Part, PersistenceError,
-    PersistencePolicy, Role, Tools,
+    PersistencePolicy, Role, ToolCall, Tools,
     layer::{PerServiceCallPersistence, ToolLoopLayer},
     message::{ContentKind, RefusalMark, RefusalMarks},
     policy::{StoreFailure, Summarize},
     request::{EndedBy, FinishReason, Usage},
     store::{Directory, Keep, Maintenance, Rewrite, Summaries, UsageGrouping, UsageQuery},
+    tool::ApprovalRequest,
 };
 use tower_chat_testkit::{
     FaultyStore, Gate, Injection, Operation, ScriptedModel, Step, StoreFault,
@@ -436,6 +437,25 @@ async fn a_run_that_a_tool_has_ended_is_covered() {
             ask_all(case, &client, 1..=4).await;
             assert_eq!(sent(&model, 3), "summary S1, user q3, assistant a3, user q4");
             assert_eq!(tool_log.names(), ["stop"]);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_request_with_an_invalid_decision_makes_no_summary() {
+    Cases::all()
+        .check(async |case| {
+            let (store, writer, model) = (case.store().await, writer(), answering());
+            let client = case.stack(model.clone(), &store, summarizing(45, &writer), Tools::new());
+            ask_all(case, &client, 1..=2).await;
+            let unknown = ApprovalRequest::new("r", ToolCall::new("c1", "pay", "{}"), true);
+            let decision = Message::new(Role::User, vec![unknown.approve().into()]);
+            let input = [Message::user("q3"), decision];
+            send(&client, case.request_with(input)).await.unwrap_err();
+            assert_eq!((model.requests().len(), writer.requests().len()), (2, 0), "{case}");
+            assert_eq!(summaries(&store).await, []);
+            ask_all(case, &client, 3..=3).await;
+            assert_eq!(sent(&model, 2), "summary S1, user q2, assistant a2, user q3");
         })
         .await;
 }
