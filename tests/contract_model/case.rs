@@ -24,7 +24,32 @@ pub(crate) struct Case {
     pub(crate) max_rounds: Option<usize>,
     /// Whether a request is sent again after its run has ended.
     pub(crate) repeats: bool,
+    /// The limit above which runs make summaries, if they make any.
+    pub(crate) summarize: Option<Limit>,
+    /// A bit mask of the requests for summaries that fail: bit n is set if request n fails.
+    pub(crate) failing_summaries: u64,
+    /// Whether runs load only the messages after the last summary.
+    pub(crate) loads_ranges: bool,
     pub(crate) steps: Vec<Step>,
+}
+
+/// The limit of the size of a conversation, in texts and results, and the number of the newest turns
+/// that no summary covers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Limit {
+    pub(crate) size: usize,
+    pub(crate) turns: usize,
+}
+
+/// A change of the summaries of the conversation between two attempts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum SummaryChange {
+    /// The application makes summaries with `Summarize::now`.
+    Make(Limit),
+    /// The application adds a summary to the store. The summary ends with one of the turns.
+    Add { end: usize },
+    /// The application removes the summary in force.
+    Undo,
 }
 
 /// A run: its input, the answers of the model, and the attempts at its request.
@@ -130,6 +155,8 @@ pub(crate) struct Attempt {
     pub(crate) cut: Option<Cut>,
     /// Whether another process makes this attempt.
     pub(crate) restarts: bool,
+    /// A change of the summaries after the attempt.
+    pub(crate) summary: Option<SummaryChange>,
 }
 
 /// The service call at which an attempt is cut off, if the attempt reaches it.
@@ -165,13 +192,31 @@ impl Case {
             (0..count).map(|_| Step::random(&mut rng, features, has_run_layer)).collect();
         // The final run checks the replay of the complete history.
         steps.push(Step::probe(has_run_layer));
-        Self {
+        let case = Self {
             has_run_layer,
             concurrent: rng.one_in(2),
             repeats: features.repeats,
             max_rounds: (features.round_limit && rng.one_in(6)).then(|| 1 + rng.below(2)),
+            summarize: None,
+            failing_summaries: 0,
+            loads_ranges: false,
             steps,
+        };
+        if features.summaries { case.with_summaries(&mut rng) } else { case }
+    }
+
+    /// Adds changes of summaries to two thirds of the cases.
+    fn with_summaries(mut self, rng: &mut Rng) -> Self {
+        if rng.one_in(3) {
+            return self;
         }
+        self.summarize = rng.one_in(2).then(|| Limit::random(rng));
+        self.failing_summaries = if rng.one_in(3) { rng.next() & rng.next() } else { 0 };
+        self.loads_ranges = rng.one_in(2);
+        for attempt in self.steps.iter_mut().flat_map(|step| &mut step.attempts) {
+            attempt.summary = rng.one_in(3).then(|| SummaryChange::random(rng));
+        }
+        self
     }
 
     /// Returns simpler variants of the case.
@@ -196,15 +241,29 @@ impl Case {
         if self.max_rounds.is_some() {
             with(&|case| case.max_rounds = None);
         }
+        if self.summarize.is_some() {
+            with(&|case| case.summarize = None);
+        }
+        if self.failing_summaries != 0 {
+            with(&|case| case.failing_summaries = 0);
+        }
+        if self.loads_ranges {
+            with(&|case| case.loads_ranges = false);
+        }
         simpler
     }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { has_run_layer, concurrent, max_rounds, repeats: _, steps } = self;
+        let Self { has_run_layer, concurrent, max_rounds, repeats: _, steps, .. } = self;
+        let Self { summarize, failing_summaries, loads_ranges, .. } = self;
         let stack = if *has_run_layer { "" } else { ", PerServiceCallPersistence alone" };
         writeln!(f, "concurrent: {concurrent}, max_rounds: {max_rounds:?}{stack}")?;
+        writeln!(
+            f,
+            "summarize: {summarize:?}, failing: {failing_summaries:b}, ranges: {loads_ranges}"
+        )?;
         for (run, step) in steps.iter().enumerate() {
             let Step { input, tools, answers, attempts, reuses_id, forks } = step;
             writeln!(f, "run {run}: {input:?}, {tools:?}")?;
@@ -262,7 +321,7 @@ impl Step {
     fn probe(has_run_layer: bool) -> Self {
         let mode =
             if has_run_layer { PersistenceMode::PerRun } else { PersistenceMode::PerServiceCall };
-        let attempt = Attempt { mode, streamed: false, cut: None, restarts: true };
+        let attempt = Attempt { mode, streamed: false, cut: None, restarts: true, summary: None };
         Self {
             input: Input::Text,
             tools: ToolMask::ALL,
@@ -317,6 +376,9 @@ impl Step {
             }
             if self.attempts[at].restarts {
                 with(&|step| step.attempts[at].restarts = false);
+            }
+            if self.attempts[at].summary.is_some() {
+                with(&|step| step.attempts[at].summary = None);
             }
         }
         for at in 0..self.answers.len() {
@@ -433,7 +495,23 @@ impl Attempt {
         };
         let is_cut = features.failures && rng.one_in(4);
         let cut = is_cut.then(|| Cut { at_call: rng.below(3), how: How::random(rng, features) });
-        Self { mode, streamed: rng.one_in(2), cut, restarts: rng.one_in(4) }
+        Self { mode, streamed: rng.one_in(2), cut, restarts: rng.one_in(4), summary: None }
+    }
+}
+
+impl Limit {
+    fn random(rng: &mut Rng) -> Self {
+        Self { size: 1 + rng.below(10), turns: rng.below(4) }
+    }
+}
+
+impl SummaryChange {
+    fn random(rng: &mut Rng) -> Self {
+        match rng.below(4) {
+            0 => Self::Undo,
+            1 => Self::Add { end: rng.below(12) },
+            _ => Self::Make(Limit::random(rng)),
+        }
     }
 }
 

@@ -22,16 +22,19 @@ use tower_chat::{
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     replay::{ReplayPolicy, Window, effective_call_ids},
     run::Conversation,
-    store::{InvocationQuery, Maintenance, ToolCallQueries},
+    store::{
+        AddedSummary, History, HistorySummary, InvocationQuery, Maintenance, Summaries,
+        ToolCallQueries,
+    },
     tool::{ApprovalRequest, CallPosition, pending_results},
 };
 
 use crate::contract_model::{
-    case::{ApprovalInput, Attempt, Case, Extent, Input, ResultInput, Step},
-    model::{End, Expected, Model, RunInput},
+    case::{ApprovalInput, Attempt, Case, Extent, Input, ResultInput, Step, SummaryChange},
+    model::{Changed, End, Expected, Model, RunInput},
     observe,
     planted::{self, Fault, Loads, Process},
-    script,
+    script, summaries,
     tools::token_in,
     world::{World, run_id},
 };
@@ -46,6 +49,8 @@ pub(crate) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
 /// messages, and once with `loads`. Returns the first difference between the messages that the model
 /// client received, if any.
 pub(crate) fn difference_of_loads(case: &Case, turns: usize, loads: Loads) -> Option<String> {
+    // The model does not predict which summaries runs with a window make.
+    let case = &Case { summarize: None, ..case.clone() };
     let shown = |loads| executed(Driver::new(case, None, Some(Windowed { turns, loads })));
     let compare = || same("the requests", &shown(loads)?, &shown(Loads::All)?);
     compare().err()
@@ -103,11 +108,15 @@ fn key() -> ConversationKey {
 }
 
 fn client(case: &Case, world: &World, store: &MemoryStore, windowed: Option<Windowed>) -> Client {
-    let loads = windowed.map_or(Loads::All, |windowed| windowed.loads);
+    let loads = if case.loads_ranges { Loads::Ranges } else { Loads::All };
+    let loads = windowed.map_or(loads, |windowed| windowed.loads);
     let store = Process::new(store.clone(), world.fault()).with_loads(loads);
     let window = windowed.map(|windowed| Window::turns(windowed.turns));
     let replay = ReplayPolicy::default().with_window(window);
-    let policy = PersistencePolicy::default().with_replay(replay);
+    let mut policy = PersistencePolicy::default().with_replay(replay);
+    if let Some(limit) = case.summarize {
+        policy = policy.with_summarize(summaries::policy(limit, world.summarizer()));
+    }
     let tool_loop = ToolLoopLayer::new(world.tools())
         .concurrent(case.concurrent)
         .unlimited_failing_rounds()
@@ -116,11 +125,13 @@ fn client(case: &Case, world: &World, store: &MemoryStore, windowed: Option<Wind
         Some(max) => tool_loop.max_rounds(max).expect("it is not 0"),
         None => tool_loop,
     };
-    let stack = tool_loop.layer(PerServiceCallPersistence::new(store.clone()).layer(world.model()));
+    let persister = PerServiceCallPersistence::new(store.clone());
     if case.has_run_layer {
+        let stack = tool_loop.layer(persister.layer(world.model()));
         BoxCloneSyncService::new(PerRunPersistence::new(store).policy(policy).layer(stack))
     } else {
-        BoxCloneSyncService::new(stack)
+        let persister = if windowed.is_some() { persister } else { persister.policy(policy) };
+        BoxCloneSyncService::new(tool_loop.layer(persister.layer(world.model())))
     }
 }
 
@@ -159,6 +170,10 @@ impl<'a> Driver<'a> {
                 if step.reuses_id && self.model.has_input_of(run, attempt.mode) {
                     let reused = self.reuse_id(run, attempt).await;
                     reused.map_err(|it| format!("the id of run {run} is used again: {it}"))?;
+                }
+                if let Some(change) = attempt.summary {
+                    let changed = self.change_summaries(change).await;
+                    changed.map_err(|it| format!("{change:?} after run {run}: {it}"))?;
                 }
             }
             if step.forks {
@@ -340,12 +355,71 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Adds or removes summaries.
+    async fn change_summaries(&mut self, change: SummaryChange) -> Result<(), String> {
+        let expected = self.model.change_summaries(change);
+        let store = Process::new(self.store.clone(), self.world.fault());
+        self.world.begin(None);
+        match (change, expected) {
+            (SummaryChange::Make(limit), Changed::Made { requests, failed }) => {
+                let summarize = summaries::policy(limit, self.world.summarizer());
+                let made = summarize.now(&store, &key()).await;
+                self.compare_summarized(&requests)?;
+                if made.is_err() != failed {
+                    return Err(format!("it ends with {made:?}"));
+                }
+            }
+            (_, Changed::Added { messages, text }) => {
+                let added = self.add_summary(&store, messages, &text).await?;
+                same("the outcome", &[format!("{added:?}")], &["Stored".to_owned()])?;
+            }
+            (_, Changed::Superseded { messages }) => {
+                let added = self.add_summary(&store, messages, "superseded").await?;
+                same("the outcome", &[format!("{added:?}")], &["Superseded".to_owned()])?;
+            }
+            (_, Changed::Removed) => {
+                let head = self.store.head(&key()).await.map_err(|it| it.to_string())?;
+                let id = head.summary.ok_or("there is no summary in force")?.id;
+                let removed = store.remove_summary(&key(), id).await;
+                same("the outcome", &[format!("{removed:?}")], &["Ok(true)".to_owned()])?;
+            }
+            (_, Changed::Made { .. } | Changed::Nothing) => {}
+        }
+        self.compare_store().await
+    }
+
+    /// Adds a summary of the first messages with content to the store.
+    async fn add_summary(
+        &self,
+        store: &Process,
+        messages: usize,
+        text: &str,
+    ) -> Result<AddedSummary, String> {
+        let history = self.store.load(&key()).await.map_err(|it| it.to_string())?;
+        let has_content = |message: &&Arc<Message>| !message.parts.is_empty();
+        let ends = history.messages.iter().enumerate().filter(|(_, it)| has_content(it));
+        // Messages without content belong to the run of the message before them.
+        let next = ends.map(|(at, _)| at).nth(messages).unwrap_or(history.messages.len());
+        let covers_to = next as u64;
+        let last = history.message(covers_to).and_then(|last| last.id).ok_or("no last message")?;
+        let summary = HistorySummary::new(covers_to, last, text);
+        let added = store.add_summary(&key(), &summary, history.head.rewrites).await;
+        added.map_err(|it| it.to_string())
+    }
+
+    /// Compares the requests to the service that writes summaries.
+    fn compare_summarized(&self, expected: &[Vec<String>]) -> Result<(), String> {
+        let seen = self.world.take_seen().summarized;
+        compare_requests("the request for a summary", seen, expected)
+    }
+
     fn compare_attempt(
         &mut self,
         expected: &Expected,
         answer: Option<Result<Answer, BoxError>>,
     ) -> Result<(), String> {
         let seen = self.world.take_seen();
+        compare_requests("the request for a summary", seen.summarized, &expected.summarized)?;
         let calls = seen.shown.len();
         for (call, shown) in seen.shown.into_iter().enumerate() {
             let shown = shown.map_err(|it| format!("service call {call}: {it}"))?;
@@ -420,6 +494,7 @@ impl<'a> Driver<'a> {
         self.note(history.messages.iter());
         let messages = history.messages.iter().map(|message| &**message);
         same("the store", &observe::texts(messages, &self.tokens), &self.model.stored())?;
+        self.compare_summaries(&history).await?;
         let rows = self.store.invocations(&InvocationQuery::of(&key())).await;
         let rows = rows.map_err(|it| it.to_string())?;
         if let Some(unreadable) = rows.unreadable.first() {
@@ -432,6 +507,36 @@ impl<'a> Driver<'a> {
         expected.retain(|row| !is_known(row));
         same("the record", &rows, &expected)
     }
+
+    async fn compare_summaries(&self, history: &History) -> Result<(), String> {
+        let rows = self.store.history_summaries(&key()).await.map_err(|it| it.to_string())?;
+        let mut lines = Vec::new();
+        for row in &rows {
+            if history.message(row.covers_to).and_then(|last| last.id) != Some(row.last) {
+                return Err(format!("{row:?} names another message"));
+            }
+            let covered = history.messages.iter().take(row.covers_to as usize);
+            let covered = observe::texts(covered.map(|message| &**message), &self.tokens);
+            lines.push(format!("{} covers {covered:?}", row.text));
+        }
+        same("the summaries", &lines, &self.model.summaries())?;
+        match history.head.summary == rows.last().map(HistorySummary::in_force) {
+            true => Ok(()),
+            false => Err(format!("the head names {:?}, not {rows:?}", history.head.summary)),
+        }
+    }
+}
+
+/// Compares the messages of requests with those that the model expects.
+fn compare_requests(
+    what: &str,
+    found: Vec<Result<Vec<String>, String>>,
+    expected: &[Vec<String>],
+) -> Result<(), String> {
+    let texts: Result<Vec<String>, String> =
+        found.into_iter().map(|request| Ok(request?.join("\n    "))).collect();
+    let expected: Vec<String> = expected.iter().map(|request| request.join("\n    ")).collect();
+    same(what, &texts.map_err(|it| format!("{what}: {it}"))?, &expected)
 }
 
 fn end_of(error: &BoxError) -> Result<End, String> {

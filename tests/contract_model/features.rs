@@ -35,6 +35,8 @@ pub(crate) struct Features {
     pub(crate) reused_ids: bool,
     /// Whether conversations may be copied while approvals are pending.
     pub(crate) forks: bool,
+    /// Whether conversations may have summaries.
+    pub(crate) summaries: bool,
 }
 
 impl Features {
@@ -70,6 +72,7 @@ impl Features {
             halts: has("halts", true),
             reused_ids: has("reused_ids", true),
             forks: has("forks", true),
+            summaries: has("summaries", true),
         }
     }
 

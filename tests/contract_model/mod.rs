@@ -4,11 +4,13 @@
 //! or drop what is stored of a call), changing sets of tools, results that arrive in a later run,
 //! calls that the run returns to the caller, several messages in an answer, failing service calls,
 //! requests that are sent again in another mode, messages that tools queue, runs that tools stop,
-//! run ids that are used again, and copies with pending approvals. Each call has a unique token in
-//! its arguments, its result and its error, so that the test detects if values of two calls are
-//! exchanged. After every attempt (one execution of a request), four things are compared with the
-//! [model](model): the messages that the model client received, the answer for the caller, the
-//! stored messages, and the record of tool calls.
+//! run ids that are used again, copies with pending approvals, and summaries: of runs that exceed a
+//! limit, on request, and added to the store directly, some of which are removed again. Each call
+//! has a unique token in its arguments, its result and its error, so that the test detects if values
+//! of two calls are exchanged. After every attempt (one execution of a request), the following are
+//! compared with the [model](model): the messages that the model client received, the messages that
+//! the service that writes summaries received, the answer for the caller, the stored messages, the
+//! summaries, and the record of tool calls.
 //!
 //! Environment variables set the seed (`TOWER_CHAT_SEED`), the number of cases (`TOWER_CHAT_CASES`)
 //! or the duration of the test (`TOWER_CHAT_SECONDS`), the number of threads
@@ -27,6 +29,7 @@ mod observe;
 mod own_loop;
 mod planted;
 mod script;
+mod summaries;
 mod tools;
 mod world;
 
@@ -121,6 +124,16 @@ fn the_model_of_the_contract_finds_a_planted_lost_input() {
 #[test]
 fn the_model_of_the_contract_finds_a_planted_copied_approval() {
     is_found(Fault::CopiedApproval);
+}
+
+#[test]
+fn the_model_of_the_contract_finds_a_planted_hidden_message() {
+    is_found(Fault::HiddenMessage);
+}
+
+#[test]
+fn the_model_of_the_contract_finds_a_planted_lost_undo() {
+    is_found(Fault::LostUndo);
 }
 
 /// Asserts that the fault is detected: one of the cases agrees with the model without the fault,

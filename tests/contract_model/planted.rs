@@ -8,8 +8,9 @@ use tower_chat::{
     message::MessageId,
     run::RunId,
     store::{
-        ConversationRows, Directory, Fork, History, InvocationQuery, Journal, Keep, Maintenance,
-        Pruned, Revision, Rewrite, SequencePosition, StoreError, StoreHandle, ToolCallQueries,
+        AddedSummary, ConversationRows, Directory, Fork, History, HistorySummary, InvocationQuery,
+        Journal, Keep, Maintenance, Pruned, Revision, Rewrite, SequencePosition, StoreError,
+        StoreHandle, Summaries, ToolCallQueries,
         author::{LoadFrom, RecordedResult, Slot, StoreWrapper, Ticket, ToolRecord, Write},
     },
     tool::ToolStatus,
@@ -34,6 +35,10 @@ pub(crate) enum Fault {
     LostInput,
     /// In a copy of a conversation, calls that wait for approval in the original can be approved.
     CopiedApproval,
+    /// A summary is sent in place of the messages that it covers, and of the next message.
+    HiddenMessage,
+    /// The summary in force is not removed.
+    LostUndo,
 }
 
 /// Returns an answer with the stored messages of a run except the first one.
@@ -185,7 +190,12 @@ impl StoreWrapper for Process {
             Some(Fault::LostQueue) => unqueued,
             Some(Fault::LostInput) => bare,
             Some(
-                Fault::LostHook | Fault::PartialAnswer | Fault::MissedStop | Fault::CopiedApproval,
+                Fault::LostHook
+                | Fault::PartialAnswer
+                | Fault::MissedStop
+                | Fault::CopiedApproval
+                | Fault::HiddenMessage
+                | Fault::LostUndo,
             )
             | None => return self.inner.append(slot, writes),
         };
@@ -206,6 +216,54 @@ impl StoreWrapper for Process {
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Summaries for Process {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        self.inner.history_summaries(key).await
+    }
+
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        let mut summary = self.inner.history_summary(key, id).await?;
+        if let Some(summary) = summary.as_mut().filter(|_| self.fault == Some(Fault::HiddenMessage))
+        {
+            let history = self.inner.load(key).await?;
+            let next = history.message(summary.covers_to + 1).and_then(|next| next.id);
+            if let Some(next) = next {
+                summary.covers_to += 1;
+                summary.last = next;
+            }
+        }
+        Ok(summary)
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        self.inner.add_summary(key, summary, rewrites).await
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        match self.fault {
+            Some(Fault::LostUndo) => Ok(true),
+            _ => self.inner.remove_summary(key, id).await,
+        }
     }
 }
 

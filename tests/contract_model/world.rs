@@ -18,6 +18,7 @@ use crate::contract_model::{
     observe,
     planted::Fault,
     script::{self, Scripted},
+    summaries::written,
     tools::{self, ToolMask},
 };
 
@@ -41,10 +42,16 @@ struct State {
     seen: Seen,
     /// The scripted model of the newest stack.
     model: Option<ScriptedModel>,
+    /// The service that writes summaries.
+    summarizer: Option<ScriptedModel>,
+    /// The number of requests that this service has received.
+    written: usize,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
+    /// The messages of each request to the service that writes summaries.
+    pub(crate) summarized: Vec<Result<Vec<String>, String>>,
     /// The messages of each service call.
     pub(crate) shown: Vec<Result<Vec<String>, String>>,
     /// The calls whose tools ran.
@@ -122,10 +129,34 @@ impl World {
         }));
     }
 
-    /// Drops the model and the tools. Because both refer to this world, the reference cycles would
-    /// otherwise leak the memory of every case.
+    /// Returns the service that writes summaries.
+    pub(crate) fn summarizer(&self) -> ScriptedModel {
+        let known = self.state().summarizer.clone();
+        known.unwrap_or_else(|| {
+            let service = ScriptedModel::new([]);
+            self.state().summarizer = Some(service.clone());
+            self.expect_summary();
+            service
+        })
+    }
+
+    fn expect_summary(&self) {
+        let Some(service) = self.state().summarizer.clone() else { return };
+        let world = self.clone();
+        service.push(Step::respond(move |request| {
+            world.expect_summary();
+            let mut state = world.state();
+            state.written += 1;
+            state.seen.summarized.push(observe::shown(request.messages()));
+            written(&world.0.case, state.written).into_step()
+        }));
+    }
+
+    /// Drops the services and the tools. Because they refer to this world, the reference cycles
+    /// would otherwise leak the memory of every case.
     pub(crate) fn end(&self) {
         self.state().model = None;
+        self.state().summarizer = None;
         self.0.tools.set(Tools::new());
     }
 

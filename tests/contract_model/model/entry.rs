@@ -31,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) tool: Tool,
     pub(super) hook: Hook,
     pub(super) form: Form,
+    /// Whether the limit of rounds has prevented the call.
+    pub(super) is_over_limit: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

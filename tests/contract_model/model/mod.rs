@@ -9,13 +9,17 @@
 mod entry;
 mod replay;
 mod sending;
+mod summaries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tower_chat::PersistenceMode;
 
-pub(crate) use self::entry::Call;
-use self::entry::{Entry, Form, Outcome};
+pub(crate) use self::{entry::Call, summaries::Changed};
+use self::{
+    entry::{Entry, Form, Outcome},
+    summaries::Summary,
+};
 use crate::contract_model::{
     case::Case,
     tools::{Hook, ToolMask},
@@ -40,6 +44,10 @@ pub(crate) struct Model<'a> {
     answered: BTreeMap<usize, usize>,
     tools: ToolMask,
     tools_then: Option<ToolMask>,
+    /// The summaries. Each covers more entries than the one before.
+    summaries: Vec<Summary>,
+    /// The number of requests that the service that writes summaries has received.
+    written: usize,
 }
 
 /// A journaled run that is not committed.
@@ -75,6 +83,8 @@ impl RunInput {
 
 #[derive(Default)]
 pub(crate) struct Expected {
+    /// The messages of each request to the service that writes summaries.
+    pub(crate) summarized: Vec<Vec<String>>,
     /// The messages of each service call.
     pub(crate) shown: Vec<Vec<String>>,
     pub(crate) ran: Vec<String>,
@@ -114,6 +124,8 @@ impl<'a> Model<'a> {
             answered: BTreeMap::new(),
             tools: ToolMask::ALL,
             tools_then: None,
+            summaries: Vec::new(),
+            written: 0,
         }
     }
 

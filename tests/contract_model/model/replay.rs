@@ -2,19 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::{AnswerMessage, Entry, Outcome};
+use super::{
+    entry::{AnswerMessage, Entry, Outcome},
+    summaries::InForce,
+};
 use crate::contract_model::tools::Hook;
 
-/// Returns the messages that the model receives: every text, and every call with a result. The flag
-/// of each entry selects its stored form instead of its original form. A call whose result follows
-/// after other messages is moved to the position of the result. The calls in `interrupted` count as
-/// calls without a result at the end of their round, even if a later message contains their result.
+/// Returns the messages that the model receives: every text, and every call with a result. Each entry
+/// has its index in the conversation, and a flag that selects its stored form instead of its
+/// original form. A call whose result follows after other messages is moved to the position of the
+/// result. The calls in `interrupted` count as calls without a result at the end of their round, even
+/// if a later message contains their result. `summary` is sent in place of the entries that it
+/// covers, and the entries from `end` on are not sent.
 pub(super) fn replay<'e>(
-    entries: impl Iterator<Item = (&'e Entry, bool)>,
+    entries: impl Iterator<Item = (usize, &'e Entry, bool)>,
     interrupted: &BTreeSet<&str>,
+    summary: Option<&InForce>,
+    end: usize,
 ) -> Vec<String> {
     let mut replay = Replay { interrupted: interrupted.clone(), ..Replay::default() };
-    for (entry, is_stored) in entries {
+    for (index, entry, is_stored) in entries {
+        replay.index = index;
         match entry {
             Entry::Text(text) | Entry::Queued(text) => replay.user(text),
             Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
@@ -25,11 +33,16 @@ pub(super) fn replay<'e>(
             Entry::Results(outcomes) => replay.results(outcomes, is_stored),
         }
     }
-    replay.shown()
+    let covered = summary.map_or(0, |summary| summary.covers);
+    let shown = replay.shown().into_iter().filter(|(index, _)| (covered..end).contains(index));
+    let text = summary.map(|summary| summary.text.clone());
+    text.into_iter().chain(shown.map(|(_, text)| text)).collect()
 }
 
 #[derive(Default)]
 struct Replay<'c> {
+    /// The index of the current entry.
+    index: usize,
     items: Vec<Item>,
     /// The formatted calls of all previous answers, by their tokens.
     calls: BTreeMap<String, String>,
@@ -44,28 +57,30 @@ struct Replay<'c> {
     interrupted: BTreeSet<&'c str>,
 }
 
+/// A text, or a call with its result. The index is the one of the entry at whose position the item
+/// is sent.
 enum Item {
-    Text(String),
-    Pair { token: String, call: String, result: Option<String> },
+    Text(usize, String),
+    Pair { index: usize, token: String, call: String, result: Option<String> },
 }
 
 /// Returns whether an item has the result of the tool that has ended a run.
 fn ends_run(item: &Item) -> bool {
     match item {
         Item::Pair { token, result: Some(result), .. } => *result == format!("stopped {token}"),
-        Item::Pair { .. } | Item::Text(_) => false,
+        Item::Pair { .. } | Item::Text(..) => false,
     }
 }
 
 impl Replay<'_> {
     fn user(&mut self, text: &str) {
         self.close_round();
-        self.items.push(Item::Text(format!("user: {text}")));
+        self.items.push(Item::Text(self.index, format!("user: {text}")));
         self.round = self.items.len();
     }
 
     fn approver(&mut self, text: &str) {
-        let text = Item::Text(format!("user: {text}"));
+        let text = Item::Text(self.index, format!("user: {text}"));
         let waits = |item: &Item| matches!(item, Item::Pair { result: None, .. });
         if self.items[self.round..].iter().any(waits) {
             self.beside_approvals.push(text);
@@ -79,12 +94,14 @@ impl Replay<'_> {
         self.round = self.items.len();
         self.messages.push(self.round);
         for answer in answers {
-            let text = answer.text.iter().map(|text| Item::Text(format!("assistant: {text}")));
+            let index = self.index;
+            let text = answer.text.iter();
+            let text = text.map(|text| Item::Text(index, format!("assistant: {text}")));
             self.items.extend(text);
             for call in answer.calls.iter().filter(|call| !(is_stored && call.hook == Hook::Drop)) {
                 let (token, call) = (call.token.clone(), call.text(is_stored));
                 self.calls.insert(token.clone(), call.clone());
-                self.items.push(Item::Pair { token, call, result: None });
+                self.items.push(Item::Pair { index, token, call, result: None });
             }
             self.messages.push(self.items.len());
         }
@@ -118,7 +135,7 @@ impl Replay<'_> {
     fn is_interrupted(&self, item: &Item) -> bool {
         match item {
             Item::Pair { token, result: None, .. } => self.interrupted.contains(&**token),
-            Item::Pair { .. } | Item::Text(_) => false,
+            Item::Pair { .. } | Item::Text(..) => false,
         }
     }
 
@@ -127,25 +144,28 @@ impl Replay<'_> {
             let text = Some(outcome.text(is_stored));
             let of_round = self.items[self.round..].iter_mut().find_map(|item| match item {
                 Item::Pair { token, result, .. } if *token == outcome.token => Some(result),
-                Item::Pair { .. } | Item::Text(_) => None,
+                Item::Pair { .. } | Item::Text(..) => None,
             });
             match of_round {
                 Some(result) => *result = text,
                 None => {
                     let token = outcome.token.clone();
                     let call = self.calls.get(&token).cloned().unwrap_or_default();
-                    self.items.push(Item::Pair { token, call, result: text });
+                    let index = self.index;
+                    self.items.push(Item::Pair { index, token, call, result: text });
                 }
             }
         }
         self.items.append(&mut self.beside_approvals);
     }
 
-    fn shown(mut self) -> Vec<String> {
+    fn shown(mut self) -> Vec<(usize, String)> {
         self.close_round();
         let shown = self.items.into_iter().filter_map(|item| match item {
-            Item::Text(text) => Some(text),
-            Item::Pair { call, result, .. } => Some(format!("{call} = {}", result?)),
+            Item::Text(index, text) => Some((index, text)),
+            Item::Pair { index, call, result, .. } => {
+                Some((index, format!("{call} = {}", result?)))
+            }
         });
         shown.collect()
     }

@@ -12,6 +12,7 @@ use super::{
     entry::{AnswerMessage, Call, Entry, Form, Outcome},
     outcomes,
     replay::replay,
+    summaries::InForce,
 };
 use crate::contract_model::{
     case::{Attempt, Cut, How},
@@ -38,6 +39,8 @@ struct ActiveRun {
     had: ToolMask,
     /// Whether a tool has stopped the run.
     is_stopped: bool,
+    /// The summary that was in force when the attempt began.
+    summary: Option<InForce>,
 }
 
 struct Executed {
@@ -61,6 +64,11 @@ fn of_approved(entries: &mut [Entry]) -> Option<&mut Entry> {
     let has_results = matches!(results, Entry::Results(_));
     let is_queued = |entry: &Entry| matches!(entry, Entry::Queued(_));
     (has_results && rest.iter().all(is_queued)).then_some(results)
+}
+
+/// Returns whether each call is approved, by token.
+fn decisions(answers: &[(String, bool)]) -> BTreeMap<&str, bool> {
+    answers.iter().map(|(token, approved)| (&**token, *approved)).collect()
 }
 
 impl ActiveRun {
@@ -163,8 +171,13 @@ impl Model<'_> {
         trace: &mut Expected,
     ) -> Result<End, End> {
         let mut active_run = self.begun_or_resumed(run, mode);
+        let takes_input = matches!(&active_run.entries[..], [] | [Entry::Approvals { .. }]);
+        if takes_input {
+            self.chosen_batches(run)?;
+        }
+        self.use_summary(&mut active_run, trace);
         let mut continues = true;
-        if let [] | [Entry::Approvals { .. }] = &active_run.entries[..] {
+        if takes_input {
             active_run.entries.clear();
             continues = self.take_input(&mut active_run, trace)?;
         } else if active_run.entries.len() == 1 && self.inputs[&run].has_text_after_results() {
@@ -217,7 +230,19 @@ impl Model<'_> {
             rounds,
             had: self.tools,
             is_stopped: false,
+            summary: None,
         }
+    }
+
+    /// Makes summaries, if necessary, and uses the one that is in force then. A run that continues
+    /// after an answer and a resumed journaled run make no summary.
+    fn use_summary(&mut self, active_run: &mut ActiveRun, trace: &mut Expected) {
+        let ActiveRun { run, begins, resumed, attempt, .. } = *active_run;
+        let has_answers = active_run.entries.iter().any(|it| matches!(it, Entry::Answer(_)));
+        if attempt == 1 && !has_answers {
+            trace.summarized.extend(self.summarize_before(run, begins, resumed));
+        }
+        active_run.summary = self.in_force();
     }
 
     /// Adds the input of the run, and executes the calls that the input approves. Returns whether a
@@ -236,29 +261,13 @@ impl Model<'_> {
                 active_run.entries.extend(has_text.then_some(Entry::Text(text)));
             }
             RunInput::Approvals { answers, has_text } => {
-                let decisions: BTreeMap<&str, bool> =
-                    answers.iter().map(|(token, approved)| (&**token, *approved)).collect();
-                let chosen: Vec<Vec<Call>> = self
-                    .waiting()
-                    .into_iter()
-                    .filter(|batch| batch.iter().any(|call| decisions.contains_key(&*call.token)))
-                    .collect();
-                if chosen.iter().flatten().any(|call| {
-                    let is_optional = call.form == Form::Request(false) && self.is_mixed(call);
-                    !decisions.contains_key(&*call.token) && !is_optional
-                }) {
-                    return Err(End::ApprovalMissing);
-                }
-                if answers.iter().any(|(token, _)| self.is_settled(token)) {
-                    return Err(End::ApprovalAnswered);
-                }
+                let chosen = self.chosen_batches(active_run.run)?;
+                let decisions = decisions(&answers);
                 let decision = |call: &Call| decisions.get(&*call.token).copied().unwrap_or(true);
                 // The caller also executes a call if its tool was declared only after the model
                 // made the call.
                 let is_callers = |call: &Call| call.tool == Tool::Ask && self.tools.has(Tool::Ask);
-                if chosen.iter().flatten().any(|call| {
-                    self.waits_for_results(call) || (decision(call) && is_callers(call))
-                }) {
+                if chosen.iter().flatten().any(|call| decision(call) && is_callers(call)) {
                     return Err(End::ResultsMissing);
                 }
                 let calls: Vec<(Call, bool)> = chosen
@@ -280,6 +289,29 @@ impl Model<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Returns the pending batches that the input of a run decides. Before the run does anything
+    /// else, it fails if its decisions are not valid.
+    fn chosen_batches(&self, run: usize) -> Result<Vec<Vec<Call>>, End> {
+        let RunInput::Approvals { answers, .. } = &self.inputs[&run] else { return Ok(Vec::new()) };
+        let decisions = decisions(answers);
+        let is_decided =
+            |batch: &Vec<Call>| batch.iter().any(|call| decisions.contains_key(&*call.token));
+        let chosen: Vec<Vec<Call>> = self.waiting().into_iter().filter(is_decided).collect();
+        if chosen.iter().flatten().any(|call| {
+            let is_optional = call.form == Form::Request(false) && self.is_mixed(call);
+            !decisions.contains_key(&*call.token) && !is_optional
+        }) {
+            return Err(End::ApprovalMissing);
+        }
+        if answers.iter().any(|(token, _)| self.is_settled(token)) {
+            return Err(End::ApprovalAnswered);
+        }
+        match chosen.iter().flatten().any(|call| self.waits_for_results(call)) {
+            true => Err(End::ResultsMissing),
+            false => Ok(chosen),
+        }
     }
 
     /// Returns the calls in the answer of this call that the caller executes.
@@ -412,13 +444,16 @@ impl Model<'_> {
 
     /// Adds the messages of the next service call to the expected effect.
     fn show(&self, active_run: &ActiveRun, trace: &mut Expected) {
-        let before = self.history[..active_run.begins].iter().map(|(_, entry)| (entry, true));
+        let begins = active_run.begins;
+        let before = self.history[..begins].iter().enumerate();
+        let before = before.map(|(index, (_, entry))| (index, entry, true));
         let own = active_run.entries.iter().enumerate();
         let own = own.filter(|(at, entry)| !(*at < active_run.resumed && entry.is_without_calls()));
-        let own = own.map(|(at, entry)| (entry, at < active_run.resumed));
+        let own = own.map(|(at, entry)| (begins + at, entry, at < active_run.resumed));
         let stored = &active_run.entries[..active_run.resumed];
-        let interrupted = self.interrupted(&self.history[..active_run.begins], stored);
-        trace.shown.push(replay(before.chain(own), &interrupted));
+        let interrupted = self.interrupted(&self.history[..begins], stored);
+        let summary = active_run.summary.as_ref();
+        trace.shown.push(replay(before.chain(own), &interrupted, summary, usize::MAX));
     }
 
     /// Returns the calls of rounds in which a tool ended the run, if a later message contains
@@ -426,7 +461,11 @@ impl Model<'_> {
     /// calls, and reads the record only for calls without a result. Therefore the replay does not
     /// detect the end of the run after these rounds. A run in per-run mode marks its end in the
     /// stored messages.
-    fn interrupted<'h>(&self, before: &'h [(usize, Entry)], own: &'h [Entry]) -> BTreeSet<&'h str> {
+    pub(super) fn interrupted<'h>(
+        &self,
+        before: &'h [(usize, Entry)],
+        own: &'h [Entry],
+    ) -> BTreeSet<&'h str> {
         let before = before.iter().map(|(_, entry)| entry);
         let answered: BTreeSet<&str> = outcomes(before.clone().chain(own)).collect();
         let stored = |entry: &'h Entry| entry.calls().filter(|call| call.hook != Hook::Drop);
@@ -467,6 +506,7 @@ impl Model<'_> {
                 false => Form::Call,
             },
             hook: if had.has(call.tool) { call.tool.hook() } else { Hook::None },
+            is_over_limit: is_last_call,
             token: call.token,
             tool: call.tool,
         };
