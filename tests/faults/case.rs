@@ -22,6 +22,8 @@ pub(crate) struct Case {
     pub(crate) fail_call: bool,
     /// Whether a resumed run repeats the execution of a call whose tool may already have run.
     pub(crate) run_again: bool,
+    /// Whether runs make summaries of earlier runs.
+    pub(crate) summarizes: bool,
     pub(crate) runs: Vec<RunScript>,
     /// The index of the run with faults.
     pub(crate) faulty_run: usize,
@@ -105,6 +107,8 @@ impl Case {
             on_disk: rng.one_in(8),
             fail_call: rng.one_in(4),
             run_again: rng.one_in(4),
+            // A separate generator, so that the other parts of the case do not change.
+            summarizes: Rng::of(!seed, number).one_in(3),
             runs,
             faulty_run,
             attempts,
@@ -138,6 +142,9 @@ impl Case {
             if self.attempts[at].restarts {
                 with(&|case| case.attempts[at].restarts = false);
             }
+        }
+        if self.summarizes {
+            with(&|case| case.summarizes = false);
         }
         for at in 0..self.runs.len() {
             if self.runs.len() > 1 {

@@ -6,7 +6,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::faults::trace::{Closed, Event, Outcome};
+use crate::faults::{
+    summarized::SUMMARIZER,
+    trace::{Closed, Event, Outcome},
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -14,8 +17,9 @@ pub(crate) struct Counters {
     had: Mutex<Vec<(&'static str, u64)>>,
 }
 
-/// The kinds of events, each with the minimum number of cases out of 1,000 in which it must occur.
-const EXPECTED: [(&str, u64); 11] = [
+/// The kinds of events. For each kind: the minimum number of cases, out of 1,000 cases, in which an
+/// event of this kind must occur.
+const EXPECTED: [(&str, u64); 12] = [
     ("an answer", 990),
     ("an error", 100),
     ("a disconnected caller", 100),
@@ -27,6 +31,7 @@ const EXPECTED: [(&str, u64); 11] = [
     ("a call that ran again", 2),
     ("a run committed without being resumed", 5),
     ("a run discarded", 5),
+    ("a summary", 100),
 ];
 
 impl Counters {
@@ -52,7 +57,8 @@ impl Counters {
 }
 
 fn is(event: &Event, what: &str) -> bool {
-    let of_the_store = |fault: &str| !["the model", "a tool", "an update"].contains(&fault);
+    let of_the_store =
+        |fault: &str| !["the model", "a tool", "an update", SUMMARIZER].contains(&fault);
     match event {
         Event::Ended { outcome, .. } => match outcome {
             Outcome::Answer { unsaved: 0, .. } => what == "an answer",
@@ -61,6 +67,7 @@ fn is(event: &Event, what: &str) -> bool {
             Outcome::Gone => what == "a disconnected caller",
             Outcome::Killed => what == "a process that died",
         },
+        Event::Summarized { .. } => what == "a summary",
         Event::Fault { what: fault } => match of_the_store(fault) {
             true => what == "a fault of the store",
             false => what == "a fault of the model or a tool",

@@ -73,6 +73,7 @@ impl ChildTask {
             on_disk: true,
             fail_call: false,
             run_again: false,
+            summarizes: false,
             runs: vec![
                 script(vec![vec!["look", "again"], vec!["fail"]]),
                 script(vec![vec!["look"]]),

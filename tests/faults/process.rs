@@ -20,6 +20,7 @@ use crate::faults::{
     case::{Caller, Case},
     script::{Input, input_text},
     scripted_model::{Model, Readers, tools},
+    summarized,
     trace::{Event, Outcome, label},
     world::World,
 };
@@ -75,6 +76,7 @@ impl<S: HistoryStore + Clone> Process<S> {
             world: world.clone(),
             script: Arc::new(case.runs.clone()),
             readers: readers.clone(),
+            summarizes: case.summarizes,
         };
         let tool_loop = ToolLoopLayer::new(tools(world, &readers))
             .concurrent(case.concurrent)
@@ -86,7 +88,11 @@ impl<S: HistoryStore + Clone> Process<S> {
         };
         let journal = JournalPolicy::default().on_open_run(on_open_run).with_unknown_calls(unknown);
         let failure = if case.fail_call { StoreFailure::FailCall } else { StoreFailure::Continue };
-        let policy = PersistencePolicy::default().with_journal(journal).on_store_failure(failure);
+        let mut policy =
+            PersistencePolicy::default().with_journal(journal).on_store_failure(failure);
+        if case.summarizes {
+            policy = policy.with_summarize(summarized::policy(world));
+        }
         let below = PerServiceCallPersistence::new(store.clone()).layer(model);
         let above =
             PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy).clock(clock);

@@ -12,7 +12,7 @@ use tower_chat::{
     recovery::{self, OnOpenRun, RunEnd},
     replay::{DanglingCalls, Replay},
     run::RunId,
-    store::Journal,
+    store::{Journal, Summaries},
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{FaultyStore, Injection};
@@ -25,6 +25,7 @@ use crate::faults::{
     rules::{self, ANSWERED_ALREADY, require},
     script::{Input, RunScript},
     scripted_model::{Readers, is_valid},
+    summarized,
     trace::{Event, Outcome, in_lines, label},
     trace_index::TraceIndex,
     world::{FaultPlan, World},
@@ -50,7 +51,8 @@ pub(crate) fn failure_and_counters(case: &Case, counters: &Counters) -> Option<S
     }
 }
 
-fn play(case: &Case) -> (Vec<Event>, Result<(), String>) {
+/// Executes a case. Returns the trace, and the first failure, if any.
+pub(crate) fn play(case: &Case) -> (Vec<Event>, Result<(), String>) {
     let mut case = case.clone();
     // The last run has no faults. It resumes open runs, and stores unsaved messages.
     case.runs.push(RunScript { input: Input::Text, rounds: Vec::new() });
@@ -230,6 +232,8 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         let mut replay = Replay::new(DanglingCalls::Drop);
         replay.push_from(&history.messages, 0);
         is_valid(&replay.view()).map_err(|invalid| format!("the replay is invalid: {invalid}"))?;
+        let summaries = store.history_summaries(&key()).await.expect("no fault is injected");
+        summarized::check_stored(&summaries, &history, &trace)?;
         let open = store.open_run(&key()).await.expect("no fault is injected");
         match open {
             None => {}

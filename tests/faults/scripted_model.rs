@@ -22,6 +22,7 @@ use tower_service::Service;
 
 use crate::faults::{
     script::{RunScript, TOOLS, arguments, run_and_round},
+    summarized,
     trace::{Call, Event, label},
     world::{Step, World},
 };
@@ -31,6 +32,8 @@ pub(crate) struct Model {
     pub(crate) world: World,
     pub(crate) script: Arc<Vec<RunScript>>,
     pub(crate) readers: Readers,
+    /// Whether runs make summaries of earlier runs.
+    pub(crate) summarizes: bool,
 }
 
 #[derive(Clone)]
@@ -57,7 +60,7 @@ impl Service<ChatRequest> for Model {
 
 impl Model {
     async fn answer(self, request: ChatRequest) -> Result<ChatResponse, BoxError> {
-        let Self { world, script, readers } = self;
+        let Self { world, script, readers, summarizes } = self;
         let conversation = request.conversation().cloned().ok_or("no conversation")?;
         let run = world.run_of(conversation.run);
         if let Err(invalid) = is_valid(request.messages()) {
@@ -69,6 +72,12 @@ impl Model {
         let shown = request.messages().iter().map(|message| label(message)).collect();
         world.note(Event::Asked { run, serial, shown });
         readers.look(&world, &conversation).await;
+        if summarizes {
+            let history =
+                readers.store.load(&conversation.key).await.expect("no fault is injected");
+            let sent = summarized::check_sent(&request, conversation.run, &history);
+            sent.unwrap_or_else(|failure| world.add_failure(failure));
+        }
         for _ in 0..world.delay() {
             yield_now().await;
         }

@@ -20,6 +20,8 @@ pub(crate) enum Event {
     Answered { run: usize, serial: u32, calls: Vec<Call>, waits: bool },
     /// The service call failed.
     Unanswered { serial: u32 },
+    /// The service that writes summaries has returned this text.
+    Summarized { text: String },
     /// The tool of a call began. `key` is the idempotency key of the call.
     Started { call: String, token: String, key: String },
     /// A tool call finished.

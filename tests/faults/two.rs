@@ -75,6 +75,7 @@ fn random(seed: u64, number: u64) -> Case {
         on_disk: false,
         fail_call: rng.one_in(2),
         run_again: false,
+        summarizes: false,
         runs: vec![script(&mut rng), script(&mut rng)],
         faulty_run: 0,
         attempts: Vec::new(),
@@ -217,7 +218,7 @@ fn of_run(trace: &[Event], of: usize) -> Vec<Event> {
         Event::Unanswered { serial } => serials.contains(serial),
         Event::Started { call, .. } => serials.contains(&serial_of(call)),
         Event::Finished { token } => serials.contains(&serial_of(token)),
-        Event::Fault { .. } | Event::Restarted => true,
+        Event::Summarized { .. } | Event::Fault { .. } | Event::Restarted => true,
     };
     trace.iter().filter(is_of_run).cloned().collect()
 }
