@@ -11,6 +11,7 @@
 mod continuation;
 mod contract_model;
 mod faults;
+mod long_run;
 mod replay_properties;
 mod search;
 mod wires;
