@@ -43,7 +43,9 @@ async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) 
     let (source, view, own, is_alone) = {
         let mut log = run.log();
         let Some(source) = log.take_summarizable() else { return };
-        (*source, log.conversation.replay.view(), log.input(request), log.is_alone)
+        // The replay contains the stored input of a run that is sent again.
+        let own = if log.has_stored() { Vec::new() } else { log.input(request) };
+        (*source, log.conversation.replay.view(), own, log.is_alone)
     };
     let sources = settings.replay_sources(run.key(), request);
     let prices = settings.policy.prices.as_ref();

@@ -442,6 +442,25 @@ async fn a_run_that_a_tool_has_ended_is_covered() {
 }
 
 #[tokio::test]
+async fn the_stored_input_of_a_run_that_is_sent_again_counts_once() {
+    Cases::all()
+        .modes([PerServiceCall, Journaled], "per-run mode stores nothing of a failed run")
+        .check(async |case| {
+            let (store, writer) = (case.store().await, writer());
+            let failing = [Step::text("a1"), Step::text("a2"), Step::error("overloaded")];
+            let model = ScriptedModel::new(failing.into_iter().chain([Step::text("a3")]));
+            let client = case.stack(model.clone(), &store, summarizing(55, &writer), Tools::new());
+            ask_all(case, &client, 1..=2).await;
+            let request = case.ask("q3");
+            send(&client, request.clone()).await.unwrap_err();
+            assert_eq!(send(&client, request).await.unwrap().text(), "a3");
+            // The five messages of the request have 50 tokens.
+            assert_eq!(writer.requests().len(), 0, "{case}");
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn a_request_with_an_invalid_decision_makes_no_summary() {
     Cases::all()
         .check(async |case| {
