@@ -112,7 +112,7 @@ impl Conversation {
         let cuts = (0..=self.messages.len()).rev();
         let cut = cuts.filter(precedes).find(|cut| !divides(*cut)).unwrap_or(0);
         let sequence = self.pruned + cut as u64;
-        let messages = self.messages[..cut].to_vec();
+        let messages = self.messages.iter().take(cut).cloned().collect();
         Self { sequence, messages, open: None, summaries: Vec::new(), ..self.clone() }
     }
 
