@@ -33,8 +33,8 @@ pub(crate) struct Case {
     pub(crate) steps: Vec<Step>,
 }
 
-/// The limit of the size of a conversation, in texts and results, and the number of the newest turns
-/// that no summary covers.
+/// The limit above which a summary is made: the size of the conversation, in texts and results. No
+/// summary covers the newest `turns` turns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Limit {
     pub(crate) size: usize,

@@ -1,21 +1,27 @@
 //! Compares generated conversations with a plain model of the contract.
 //!
-//! A [case](case) is a conversation over the public API. Cases have approvals, hooks (which change
-//! or drop what is stored of a call), changing sets of tools, results that arrive in a later run,
-//! calls that the run returns to the caller, several messages in an answer, failing service calls,
-//! requests that are sent again in another mode, messages that tools queue, runs that tools stop,
-//! run ids that are used again, copies with pending approvals, and summaries: of runs that exceed a
-//! limit, on request, and added to the store directly, some of which are removed again. Each call
-//! has a unique token in its arguments, its result and its error, so that the test detects if values
-//! of two calls are exchanged. After every attempt (one execution of a request), the following are
-//! compared with the [model](model): the messages that the model client received, the messages that
-//! the service that writes summaries received, the answer for the caller, the stored messages, the
-//! summaries, and the record of tool calls.
+//! A [case](case) is a conversation over the public API. The cases combine:
+//!
+//! - calls: approvals, hooks (which change or drop what is stored of a call), changing sets of
+//!   tools, results that arrive in a later run, calls that the run returns to the caller
+//! - answers of several messages, failing service calls, requests that are sent again in another
+//!   mode, run ids that are used again
+//! - messages that tools queue, and runs that tools stop
+//! - copies of conversations with pending approvals
+//! - summaries: of conversations above a limit, on request, added to the store, and removed
+//!
+//! Each call has a unique token in its arguments, its result and its error. The test therefore
+//! detects if values of two calls are exchanged. After every attempt (one execution of a request),
+//! these are compared with the [model](model):
+//!
+//! - the messages that the model client and the service that writes summaries have received
+//! - the answer for the caller
+//! - the stored messages, the summaries, and the record of tool calls
 //!
 //! Environment variables set the seed (`TOWER_CHAT_SEED`), the number of cases (`TOWER_CHAT_CASES`)
 //! or the duration of the test (`TOWER_CHAT_SECONDS`), the number of threads
 //! (`TOWER_CHAT_THREADS`), and the features of cases (`TOWER_CHAT_FEATURES`). `TOWER_CHAT_CASE`
-//! selects a single case. This command executes a million cases:
+//! selects one case. This command executes a million cases:
 //!
 //! ```text
 //! TOWER_CHAT_CASES=1000000 cargo test --release -p tower-chat-tests --test tests contract_model::conversations
@@ -136,8 +142,8 @@ fn the_model_of_the_contract_finds_a_planted_lost_undo() {
     is_found(Fault::LostUndo);
 }
 
-/// Asserts that the fault is detected: one of the cases agrees with the model without the fault,
-/// and differs from the model with the fault.
+/// Asserts that the fault is detected: a case differs from the model with the fault, and agrees
+/// with it without the fault.
 fn is_found(fault: Fault) {
     let features = Features::enabled();
     let shows = |case: &Case| difference(case, Some(fault)).is_some();

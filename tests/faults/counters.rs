@@ -17,8 +17,7 @@ pub(crate) struct Counters {
     had: Mutex<Vec<(&'static str, u64)>>,
 }
 
-/// The kinds of events. For each kind: the minimum number of cases, out of 1,000 cases, in which an
-/// event of this kind must occur.
+/// The kinds of events, each with the minimum number of cases out of 1,000 in which it must occur.
 const EXPECTED: [(&str, u64); 12] = [
     ("an answer", 990),
     ("an error", 100),

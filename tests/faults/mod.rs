@@ -10,8 +10,8 @@
 //! After every attempt at a run, the visible history and the open run (a journaled run that was
 //! neither committed nor discarded) are compared with a [model](model) of the contract.
 //!
-//! In a third of the cases, runs make [summaries](summarized) of earlier runs, and the service that
-//! writes summaries and the additions of summaries fail too.
+//! In a third of the cases, runs make [summaries](summarized) of earlier runs. The service that
+//! writes summaries fails too, and so do the additions of summaries to the store.
 //!
 //! Other tests [kill](killed) real processes at every step, and execute runs of one conversation in
 //! [two](two) processes at the same time.

@@ -1,5 +1,5 @@
-//! Summaries of earlier runs. The service that writes summaries returns the list of the texts that its
-//! request contains. The text of a summary therefore shows which messages it covers.
+//! Summaries of earlier runs. The service that writes summaries returns a list of the texts in its
+//! request. The text of a summary therefore shows which messages it covers.
 
 use tokio::task::yield_now;
 use tower::service_fn;
@@ -59,7 +59,7 @@ async fn write_summary(world: World, request: ChatRequest) -> Result<ChatRespons
     Ok(ChatResponse::whole([Message::assistant(text)], finish))
 }
 
-/// Returns the texts of the inputs and answers in these messages. A summary is replaced by the texts
+/// Returns the texts of the inputs and answers in these messages. A summary counts as the texts
 /// that it lists.
 fn texts<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Vec<String> {
     let mut texts = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) fn check_sent(
     require(sent == stored, || format!("the model receives {sent:?} of the stored {stored:?}"))
 }
 
-/// Checks that each stored summary has a text that the service has returned, and that the text lists
+/// Checks that the service has returned the text of each stored summary, and that the text lists
 /// exactly the covered messages.
 pub(crate) fn check_stored(
     summaries: &[HistorySummary],
@@ -130,8 +130,8 @@ fn case(mode: tower_chat::PersistenceMode, streamed: bool, fault_plan: FaultPlan
     }
 }
 
-/// Executes a case for each step of its last run. Returns the numbers of the steps after whose fault
-/// the trace matches.
+/// Executes a case with a fault at each step of its last run. Returns the numbers of the steps for
+/// which the trace matches.
 fn at_every_step(plan: impl Fn(u64) -> FaultPlan, matches: impl Fn(&[Event]) -> bool) -> Vec<u64> {
     let mut matching = Vec::new();
     for mode in [PerRun, PerServiceCall, Journaled] {
@@ -159,7 +159,8 @@ fn after_a_death_at_any_step_no_message_is_hidden_without_a_summary() {
     let count = |trace: &[Event]| {
         trace.iter().filter(|event| matches!(event, Event::Summarized { .. })).count()
     };
-    // A process that dies between the answer of the service and the addition makes the summary again.
+    // If a process dies between the answer of the service and the addition of the summary, the next
+    // process makes the summary again.
     let again = at_every_step(kill_at, |trace| count(trace) > 2);
     assert!(!again.is_empty());
 }
@@ -175,7 +176,7 @@ fn after_a_failure_at_any_step_no_message_is_hidden_without_a_summary() {
     }
 }
 
-/// Returns whether the operation with a fault makes a summary.
+/// Returns whether a fault is in an operation that makes a summary.
 fn is_of_summary(what: &str) -> bool {
     what == SUMMARIZER || what == "AddSummary"
 }

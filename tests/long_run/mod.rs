@@ -1,11 +1,14 @@
 //! A run of many service calls with long texts, over an SQLite file.
 //!
 //! A child process executes the run. The parent kills the child with SIGKILL at random moments and
-//! starts another child, which continues the run. After every kill, the stored history must be valid
-//! and contain no text twice. At the end, it must contain each text once and in order. In
-//! per-service-call mode, the result of a tool that was running during a kill is missing, and the
-//! model receives a result that reports the interruption. A child that is not killed reports the bytes that it has written between the service calls. The bytes of a
-//! service call must not depend on the number of earlier service calls.
+//! starts another child, which continues the run. After every kill, the stored history must be
+//! valid and contain no text twice. At the end, it must contain each text once and in order.
+//!
+//! In per-service-call mode, a tool that was running during a kill has no result in the history.
+//! The model receives a result that reports the interruption.
+//!
+//! A child that is not killed reports the bytes that it has written between the service calls. They
+//! must not depend on the number of earlier service calls.
 //!
 //! `TOWER_CHAT_CALLS` sets the number of service calls, `TOWER_CHAT_KILLS` the number of kills for
 //! each mode, and `TOWER_CHAT_SEED` the moments of the kills. This command executes a run of 100
@@ -49,10 +52,11 @@ const CALLS: usize = 16;
 const KILLS: usize = 4;
 /// The length of each answer and of each result: about 1,000 tokens.
 const LENGTH: usize = 4_000;
-/// The maximum ratio of the written bytes to the length of the texts. Journaled runs write each
+/// The maximum ratio of the written bytes to the length of the texts. A journaled run writes each
 /// message twice, and every byte is first written to the log.
 const FACTOR: f64 = 8.0;
-/// The maximum ratio of the bytes of the last quarter of the service calls to those of the first.
+/// The maximum ratio of the bytes written in the last quarter of the service calls to the bytes
+/// written in the first quarter.
 const GROWTH: f64 = 1.5;
 
 /// The work of a child process.
@@ -129,7 +133,7 @@ fn texts(history: &History) -> Vec<String> {
     history.messages.iter().map(text).filter(|text: &String| !text.is_empty()).collect()
 }
 
-/// The bytes that this process has passed to write operations.
+/// Returns the number of bytes that this process has passed to write operations.
 fn written() -> u64 {
     let io = fs::read_to_string("/proc/self/io").expect("Linux");
     let line = io.lines().find_map(|line| line.strip_prefix("wchar: "));
@@ -148,7 +152,7 @@ fn a_child() {
     fs::write(folder.join("bytes"), lines.join("\n")).expect("the disk has room");
 }
 
-/// Executes the run, or continues it. Returns the bytes that were written before each service call
+/// Executes the run, or continues it. Returns the bytes that were written before each service call,
 /// and before the end.
 async fn execute(task: Task, folder: &Path) -> Vec<u64> {
     let store = open(folder).await;
@@ -188,8 +192,8 @@ async fn execute(task: Task, folder: &Path) -> Vec<u64> {
     std::mem::take(&mut *bytes.lock().expect("no panic"))
 }
 
-/// Checks the stored messages. Returns the number of their texts, including the results of
-/// interrupted calls, which are missing. There may be one of them for each of the kills.
+/// Checks the stored messages. Returns the number of their texts. A missing result of an
+/// interrupted call counts as a text. Each kill may interrupt at most one call.
 fn check(folder: &Path, Task { mode, calls, attempt }: Task, context: &str) -> usize {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {

@@ -8,12 +8,15 @@ use super::{
 };
 use crate::contract_model::tools::Hook;
 
-/// Returns the messages that the model receives: every text, and every call with a result. Each entry
-/// has its index in the conversation, and a flag that selects its stored form instead of its
-/// original form. A call whose result follows after other messages is moved to the position of the
-/// result. The calls in `interrupted` count as calls without a result at the end of their round, even
-/// if a later message contains their result. `summary` is sent in place of the entries that it
-/// covers, and the entries from `end` on are not sent.
+/// Returns the messages that the model receives: every text, and every call with a result.
+///
+/// - Each entry has its index in the conversation, and a flag: whether its stored form is sent, and
+///   not its original form.
+/// - A call whose result follows after other messages is moved to the position of the result.
+/// - The calls in `interrupted` have no result at the end of their round, even if a later message
+///   contains their result.
+/// - `summary` is sent in place of the entries that it covers.
+/// - The entries from `end` on are not sent.
 pub(super) fn replay<'e>(
     entries: impl Iterator<Item = (usize, &'e Entry, bool)>,
     interrupted: &BTreeSet<&str>,
@@ -57,8 +60,7 @@ struct Replay<'c> {
     interrupted: BTreeSet<&'c str>,
 }
 
-/// A text, or a call with its result. The index is the one of the entry at whose position the item
-/// is sent.
+/// A text, or a call with its result. The item is sent at the position of the entry with the index.
 enum Item {
     Text(usize, String),
     Pair { index: usize, token: String, call: String, result: Option<String> },

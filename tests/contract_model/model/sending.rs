@@ -234,8 +234,8 @@ impl Model<'_> {
         }
     }
 
-    /// Makes summaries, if necessary, and uses the one that is in force then. A run that continues
-    /// after an answer and a resumed journaled run make no summary.
+    /// Makes summaries, if necessary, and uses the one that is then in force. A run makes none if
+    /// it continues after an answer, or if it is a resumed journaled run.
     fn use_summary(&mut self, active_run: &mut ActiveRun, trace: &mut Expected) {
         let ActiveRun { run, begins, resumed, attempt, .. } = *active_run;
         let has_answers = active_run.entries.iter().any(|it| matches!(it, Entry::Answer(_)));
@@ -291,8 +291,8 @@ impl Model<'_> {
         Ok(true)
     }
 
-    /// Returns the pending batches that the input of a run decides. Before the run does anything
-    /// else, it fails if its decisions are not valid.
+    /// Returns the pending batches that the input of a run decides. Returns an error if the
+    /// decisions are not valid: the run then fails before it does anything else.
     fn chosen_batches(&self, run: usize) -> Result<Vec<Vec<Call>>, End> {
         let RunInput::Approvals { answers, .. } = &self.inputs[&run] else { return Ok(Vec::new()) };
         let decisions = decisions(answers);
@@ -456,11 +456,10 @@ impl Model<'_> {
         trace.shown.push(replay(before.chain(own), &interrupted, summary, usize::MAX));
     }
 
-    /// Returns the calls of rounds in which a tool ended the run, if a later message contains
-    /// results for all of these calls. The replay finds the end of a run in the record of tool
-    /// calls, and reads the record only for calls without a result. Therefore the replay does not
-    /// detect the end of the run after these rounds. A run in per-run mode marks its end in the
-    /// stored messages.
+    /// Returns the calls of rounds that ended their run, without the replay detecting this end. The
+    /// replay reads the record for calls without a result, to find out whether a tool ended the
+    /// run. It does not read the record if a later message contains results for all calls of the
+    /// round. A run in per-run mode marks its end in the stored messages instead.
     pub(super) fn interrupted<'h>(
         &self,
         before: &'h [(usize, Entry)],

@@ -1,5 +1,5 @@
 //! Computes which summaries exist and what they cover. A summary covers entries at the beginning of
-//! the conversation. The last summary is in force: requests contain its text in place of the
+//! the conversation. The last summary is in force: requests contain its text in place of these
 //! entries.
 
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ pub(super) struct InForce {
     pub(super) text: String,
 }
 
-/// The limits of the entries that the next summary covers. Sizes are numbers of texts and results.
+/// Limits what the next summary covers. Sizes are numbers of texts and results.
 struct Limits {
     /// The number of the newest turns that are not covered.
     turns: usize,
@@ -46,7 +46,7 @@ struct Limits {
 struct TurnEnd {
     /// The number of entries up to the end of the turn.
     entries: usize,
-    /// The size of the entries from the first one that can be covered to the end of the turn.
+    /// The size of the entries up to the end of the turn that no summary covers yet.
     size: usize,
     /// Whether no call of these entries waits for a result.
     is_closed: bool,
@@ -57,7 +57,7 @@ struct TurnEnd {
 pub(crate) enum Changed {
     /// The service that writes summaries received these requests. The flag is set if it failed.
     Made { requests: Vec<Vec<String>>, failed: bool },
-    /// A summary of this number of messages with content was added with this text.
+    /// A summary with this text was added. It covers this number of messages with content.
     Added { messages: usize, text: String },
     /// The summary in force covers the same messages or more.
     Superseded { messages: usize },
@@ -85,8 +85,8 @@ impl Model<'_> {
     }
 
     /// Makes summaries if the conversation and the input of a run are larger than the limit of the
-    /// case. The entries of the run begin at `begins`, and `stored` of them are stored. Returns the
-    /// requests to the service that writes summaries.
+    /// case. The entries of the run begin at `begins`, and the first `stored` of them are stored.
+    /// Returns the requests to the service that writes summaries.
     pub(super) fn summarize_before(
         &mut self,
         run: usize,
@@ -137,7 +137,7 @@ impl Model<'_> {
         }
     }
 
-    /// Returns whether the last run has ended, and no result of a call can arrive later.
+    /// Returns whether the last run has ended, and no call can receive a result later.
     fn is_complete(&self) -> bool {
         let last = self.history.last();
         last.is_some_and(|(run, _)| self.ended.contains(run))
@@ -145,8 +145,8 @@ impl Model<'_> {
             && self.pending_results().is_empty()
     }
 
-    /// Makes summaries of the entries before `end` until no further turn may be covered. Returns the
-    /// requests to the service that writes summaries, and whether the service has failed.
+    /// Makes summaries of the entries before `end`, until no further turn may be covered. Returns
+    /// the requests to the service that writes summaries, and whether the service has failed.
     fn make_summaries(
         &mut self,
         end: usize,
@@ -170,16 +170,16 @@ impl Model<'_> {
         }
     }
 
-    /// Returns the messages of a request with the entries before `end`, if the conversation has the
-    /// first `all` entries.
+    /// Returns the messages of a request for the entries before `end`, in a conversation of `all`
+    /// entries.
     fn shown(&self, all: usize, end: usize) -> Vec<String> {
         let stored = &self.history[..all];
         let entries = stored.iter().enumerate().map(|(index, (_, entry))| (index, entry, true));
         replay(entries, &self.interrupted(stored, &[]), self.in_force().as_ref(), end)
     }
 
-    /// Returns the number of entries that the next summary covers. Entries before `covered` are
-    /// covered already, and those from `end` on may not be covered.
+    /// Returns the number of entries that the next summary covers. The entries before `covered` are
+    /// already covered, and the entries from `end` on may not be covered.
     fn next_to_cover(&self, covered: usize, end: usize, limits: &Limits) -> Option<usize> {
         let ends = self.turn_ends(covered, end);
         let size: usize =
@@ -217,13 +217,13 @@ impl Model<'_> {
         ends
     }
 
-    /// Returns whether one of the calls in these entries waits for approval, or was returned to the
-    /// caller, and none of the entries contains its result.
+    /// Returns whether a call in these entries waits for approval or was returned to the caller,
+    /// and has no result in these entries.
     fn awaits_results(&self, entries: &[(usize, Entry)]) -> bool {
         let entries = || entries.iter().map(|(_, entry)| entry);
         let answered: BTreeSet<&str> = outcomes(entries()).collect();
         let waits = |entry: &Entry| {
-            // If a tool has ended the run of the answer, only the record contains its result.
+            // If a tool has ended the run of the answer, its result is only in the record.
             let is_ended = entry.calls().any(|call| self.in_record_alone.contains_key(&call.token));
             let mut calls = entry.calls().filter(|call| call.hook != Hook::Drop);
             calls.any(|call| {
@@ -235,8 +235,8 @@ impl Model<'_> {
         entries().any(waits)
     }
 
-    /// Returns whether calls of the last answer in these entries have no result, and may receive it
-    /// after the next entry. After an approval, the results of all earlier calls may follow.
+    /// Returns whether a call of the last answer in these entries has no result, and may receive
+    /// one after the next entry. After an approval, all earlier calls may still receive results.
     fn is_round_open(&self, entries: &[(usize, Entry)], next: &Entry) -> bool {
         let entries = || entries.iter().map(|(_, entry)| entry);
         let answered: BTreeSet<&str> = outcomes(entries()).collect();

@@ -100,8 +100,8 @@ impl Conversation {
         self.messages.iter().chain(staged).nth(index)
     }
 
-    /// Returns a conversation with only the turns that end before the message with a number, or with
-    /// all visible turns. Each turn is the messages of one run, because the clients store no calls.
+    /// Returns a conversation with only the turns that end before a message, or with all visible
+    /// turns. A turn is the messages of one run, because the clients store no calls.
     pub(super) fn turns_before(&self, before: Option<u64>) -> Self {
         let divides = |cut: usize| {
             let (copied, rest) = self.messages.split_at(cut);

@@ -205,8 +205,8 @@ fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition 
     }
 }
 
-/// Creates a copy of the turns that the fork has read. The copy has a new incarnation. If the target
-/// exists, the store refuses the fork.
+/// Creates a copy of the turns that the fork has read, with a new incarnation. The fork is refused
+/// if the target exists.
 fn create_copy(
     state: &mut Conversations,
     source: Option<&Conversation>,
