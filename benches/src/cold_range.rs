@@ -70,21 +70,18 @@ const MEMORY_BOUND: f64 = 1.5;
 ///
 /// Returns an error if the request in the long conversation needs more than 1.5 times the memory.
 pub(crate) fn measure_memory(allocated: &impl Allocated) -> Result<(), BoxError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let folder = tempfile::tempdir()?;
-        let open = async |name: &str| SqliteStore::open(folder.path().join(name)).await;
-        let plain = async || Ok(open("plain.db").await?);
-        memory_of_store("sqlite", allocated, plain).await?;
-        let cached = async || Ok(CachingStore::new(open("cached.db").await?));
-        memory_of_store("sqlite, cached", allocated, cached).await?;
-        let keys = MasterKeys::new("bench", SecretKey::random()?)?;
-        let sealed = async || Ok(EncryptedStore::new(open("sealed.db").await?, keys.clone()));
-        memory_of_store("sqlite, encrypted", allocated, sealed).await
-    })
+    let folder = tempfile::tempdir()?;
+    let open = async |name: &str| SqliteStore::open(folder.path().join(name)).await;
+    let plain = async || Ok(open("plain.db").await?);
+    memory_of_store("sqlite", allocated, plain)?;
+    let cached = async || Ok(CachingStore::new(open("cached.db").await?));
+    memory_of_store("sqlite, cached", allocated, cached)?;
+    let keys = MasterKeys::new("bench", SecretKey::random()?)?;
+    let sealed = async || Ok(EncryptedStore::new(open("sealed.db").await?, keys.clone()));
+    memory_of_store("sqlite, encrypted", allocated, sealed)
 }
 
-async fn memory_of_store<S: HistoryStore>(
+fn memory_of_store<S: HistoryStore>(
     name: &'static str,
     allocated: &impl Allocated,
     open: impl AsyncFn() -> Result<S, BoxError>,
@@ -92,15 +89,17 @@ async fn memory_of_store<S: HistoryStore>(
     let mut floor = f64::NAN;
     for (id, messages) in [("short", FEW), ("long", MANY_IN_MEMORY)] {
         let key = ConversationKey::new("bench", id);
-        let store = open().await?;
-        fill(&store, &key, messages).await?;
-        store.close().await?;
-        // The first run loads all messages, and stores which messages the next run needs.
-        ask(open().await?, &key).await?;
-        let store = open().await?;
+        // The drop of a runtime waits until its threads have dropped the loaded messages.
+        runtime()?.block_on(async {
+            let store = open().await?;
+            fill(&store, &key, messages).await?;
+            store.close().await?;
+            // The first run loads all messages, and stores which messages the next run needs.
+            ask(open().await?, &key).await
+        })?;
         let before = allocated.now();
         allocated.reset();
-        ask(store, &key).await?;
+        runtime()?.block_on(async { ask(open().await?, &key).await })?;
         let peak = f64::from(u32::try_from(allocated.peak().saturating_sub(before))?);
         if messages == FEW {
             floor = peak;
@@ -119,6 +118,10 @@ async fn memory_of_store<S: HistoryStore>(
         }
     }
     Ok(())
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 async fn measure_store<S: HistoryStore>(
