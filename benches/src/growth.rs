@@ -16,8 +16,8 @@
 //!   Each result in the list belongs to a call without an id, but names the id of the other calls.
 //! - `nested`: a stream with a nested field in every piece.
 //! - `whole_answer`: the body of an answer with many calls.
-//! - `finish_times`: one answer has calls with equal ids. The end times of the calls are taken from
-//!   their results, and stale results are omitted.
+//! - `finish_times`: one answer has calls with equal ids. The replay reads the end times of the
+//!   calls from their results, and omits stale results.
 //! - the name of a wire: a request is encoded. It contains one answer, whose calls have equal ids,
 //!   and one message with their results.
 //!

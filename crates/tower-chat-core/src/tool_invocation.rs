@@ -6,8 +6,8 @@ use crate::{MessageId, ToolResult};
 
 /// The record of one tool call: its status, times and result.
 ///
-/// Every call has a record, even if the call or its result is left out of the history that is sent
-/// to a model.
+/// The store has a record of every call. It also has the record of a call that the replay omits
+/// from the requests to a model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInvocation {

@@ -4,7 +4,7 @@
 
 use crate::chain::Digest;
 
-/// The sequence number up to which all digests are kept. A range may include leading messages (the
+/// The store keeps the digest of each message up to this sequence number. A range may include leading messages (the
 /// first messages of the conversation). The stored value of such a range contains the digest of the
 /// last leading message.
 const FIRST: u64 = 16;
@@ -64,8 +64,8 @@ impl Digests {
     }
 }
 
-/// Returns whether the digest of a message is kept, if `last` is the last message of the
-/// conversation. The farther a message is from the end, the higher is the power of two by which its
+/// Returns whether the store keeps the digest of the message `sequence` of a conversation that ends
+/// with the message `last`. The farther a message is from the end, the higher is the power of two by which its
 /// sequence number must be divisible.
 fn is_kept(sequence: u64, last: u64) -> bool {
     let distance = last.saturating_sub(sequence).max(1);

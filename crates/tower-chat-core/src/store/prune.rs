@@ -27,9 +27,10 @@ pub enum Keep {
     /// Keeps this many of the newest messages. If the oldest of them is not the first message of
     /// its run, the earlier messages of that run are kept too.
     Messages(u64),
-    /// Keeps the first run that was created at this time or later, and every run after it. The time
-    /// of creation is read from the id of the run ([`RunId::made_at`](crate::RunId::made_at)). A
-    /// run whose id contains no time is kept.
+    /// Keeps the first run that was created at this time or later, and every run after it. The
+    /// store reads the time of creation from the id of the run
+    /// ([`RunId::made_at`](crate::RunId::made_at)). The store also keeps a run whose id contains no
+    /// time.
     Since(SystemTime),
     /// Like [`Messages`](Self::Messages), for requests of an encrypting wrapper
     /// ([`Write::sealed`](super::author::Write::sealed)).

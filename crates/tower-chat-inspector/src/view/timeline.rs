@@ -151,7 +151,7 @@ pub(crate) fn timeline(
 }
 
 /// Adds the results of a message to the map, from the last to the first. A result replaces a later
-/// result of the same call, because the first result of a call is shown.
+/// result of the same call, because the page shows the first result of each call.
 fn add_results<'m>(message: &'m Message, results: &mut HashMap<&'m str, &'m ToolResult>) {
     let of_message: Vec<_> = message.results().collect();
     for result in of_message.into_iter().rev() {

@@ -56,8 +56,7 @@ pub(super) struct Cache<V> {
     fetch: Box<Fetch<V>>,
     /// The number of completed fetches.
     fetches: AtomicU64,
-    /// The newest value or error. The lock is held during a fetch, so that at most one runs at a
-    /// time.
+    /// The newest value or error. Each fetch holds the lock, so that only one fetch runs at a time.
     newest: Mutex<Option<Result<Fetched<V>, AuthError>>>,
 }
 

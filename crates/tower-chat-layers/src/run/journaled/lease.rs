@@ -87,8 +87,8 @@ pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
     });
 }
 
-/// A guard for a run that was taken over. If it is dropped before the run continues, this attempt
-/// ends as after a disconnect.
+/// A guard for a run that this attempt has taken over from an earlier attempt. If the guard is
+/// dropped before the run continues, this attempt ends as after a disconnect.
 #[must_use]
 pub(in crate::run) struct TakenOver(Option<Run>);
 
