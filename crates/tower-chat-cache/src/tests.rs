@@ -229,9 +229,9 @@ fn a_conversation_is_cached_again_before_its_evicted_entry_is_freed() {
     assert_eq!(cached_revision(&conversations), Some(Revision::ABSENT));
 }
 
-/// The staged messages of an open run stay known if the read head has the same revision.
+/// The staged messages of an open run stay known only if the read head has the same revision.
 #[test]
-fn a_commit_after_an_unchanged_head_was_read_extends_the_cached_history() {
+fn a_commit_extends_the_cached_history_unless_another_process_has_staged_messages() {
     let lease = Lease {
         attempt: 1,
         holder: 7,
@@ -240,16 +240,29 @@ fn a_commit_after_an_unchanged_head_was_read_extends_the_cached_history() {
     };
     let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
     let read = ReadAt { tick: 1, time: Instant::now() };
-    let mut cached = Cached::of_history(&History::empty(), read);
     let first = write(Revision::ABSENT, &["1"]).staged(staged(None));
-    assert!(cached.apply([&first]));
-    let mut head = Head::new(Revision::ABSENT);
-    head.advance(&Changes::of(&head, &first));
-    let mut cached = cached.with_head(&head, ReadAt { tick: 2, ..read });
-    let id = MessageId { run: first.run(), index: 1 };
-    let last = Write::new(key(), id, first.result(), [Arc::new(Message::assistant("2"))])
-        .staged(staged(Some(Close::Commit)));
-    assert!(cached.apply([&last]));
-    let texts: Vec<_> = cached.history().unwrap().messages.iter().map(|it| it.text()).collect();
-    assert_eq!(texts, ["1", "2"]);
+    let next = |index, before: &Write, text: &str, close| {
+        let id = MessageId { run: first.run(), index };
+        Write::new(key(), id, before.result(), [Arc::new(Message::assistant(text))])
+            .staged(staged(close))
+    };
+    let of_other = next(1, &first, "2", None);
+    for (writes_of_other, texts) in [(vec![], Some(vec!["1", "3"])), (vec![&of_other], None)] {
+        let mut cached = Cached::of_history(&History::empty(), read);
+        assert!(cached.apply([&first]));
+        let mut head = Head::new(Revision::ABSENT);
+        for write in [&first].into_iter().chain(writes_of_other.iter().copied()) {
+            head.advance(&Changes::of(&head, write));
+        }
+        let mut cached = cached.with_head(&head, ReadAt { tick: 2, ..read });
+        let before = writes_of_other.last().copied().unwrap_or(&first);
+        let index = 1 + u32::try_from(writes_of_other.len()).unwrap();
+        assert!(cached.apply([&next(index, before, "3", Some(Close::Commit))]));
+        let of_history = |history: History| -> Vec<String> {
+            history.messages.iter().map(|message| message.text()).collect()
+        };
+        let found = cached.history().map(of_history);
+        let expected = texts.map(|texts| texts.iter().map(|text| text.to_string()).collect());
+        assert_eq!(found, expected);
+    }
 }
