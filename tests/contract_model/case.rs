@@ -10,9 +10,13 @@ use tower_chat::PersistenceMode;
 use tower_chat_testkit::Rng;
 
 use crate::contract_model::{
+    approvals::ApprovalInput,
     features::Features,
     tools::{Tool, ToolMask},
 };
+
+/// A number that is combined with the seed for the generator of the arguments of approvals.
+const OTHER_ARGUMENTS: u64 = 1;
 
 /// A conversation: the layers of its stack, and its steps.
 #[derive(Debug, Clone)]
@@ -77,30 +81,6 @@ pub(crate) enum Input {
     Approvals(ApprovalInput),
     /// Results of calls that were returned to the caller.
     Results(ResultInput),
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ApprovalInput {
-    /// The number of pending batches to answer, oldest first.
-    pub(crate) batches: usize,
-    /// The number of older pending batches to skip.
-    pub(crate) skipped: usize,
-    /// Whether the answers are in reverse order.
-    pub(crate) reversed: bool,
-    /// A bit mask of the rejected requests: bit n is set if request n is rejected.
-    pub(crate) rejected: u64,
-    /// Whether the message also has a text.
-    pub(crate) has_text: bool,
-    pub(crate) extent: Extent,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Extent {
-    Whole,
-    /// All requests of the selected batches except the last one.
-    Partial,
-    /// Requests that an earlier run has already approved or rejected.
-    Again,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -202,7 +182,22 @@ impl Case {
             loads_ranges: false,
             steps,
         };
-        if features.summaries { case.with_summaries(&mut rng) } else { case }
+        let mut case = if features.summaries { case.with_summaries(&mut rng) } else { case };
+        // The other features have their own generators, which do not change the values above.
+        if features.other_arguments {
+            case.add_other_arguments(&mut Rng::of(seed ^ OTHER_ARGUMENTS, number));
+        }
+        case
+    }
+
+    /// Adds other arguments to the approvals of half of the runs with approvals.
+    fn add_other_arguments(&mut self, rng: &mut Rng) {
+        for step in &mut self.steps {
+            let with_arguments = if rng.one_in(2) { 0 } else { rng.next() };
+            if let Input::Approvals(input) = &mut step.input {
+                input.with_arguments = with_arguments;
+            }
+        }
     }
 
     /// Adds changes of summaries to two thirds of the cases.
@@ -406,35 +401,6 @@ impl Step {
                 }
             }
         }
-        simpler
-    }
-}
-
-impl ApprovalInput {
-    fn random(rng: &mut Rng, features: &Features) -> Self {
-        let extent = match rng.below(8) {
-            0 if features.partial_approvals => Extent::Partial,
-            1 if features.approved_twice => Extent::Again,
-            _ => Extent::Whole,
-        };
-        Self {
-            batches: 1 + rng.below(2),
-            skipped: if rng.one_in(3) { 1 } else { 0 },
-            reversed: rng.one_in(3),
-            rejected: if rng.one_in(2) { 0 } else { rng.next() },
-            has_text: rng.one_in(3),
-            extent,
-        }
-    }
-
-    fn simpler(&self) -> Vec<Self> {
-        let whole = Self { extent: Extent::Whole, ..self.clone() };
-        let plain = Self { has_text: false, ..self.clone() };
-        let approving = Self { rejected: 0, ..self.clone() };
-        let in_order = Self { reversed: false, ..self.clone() };
-        let one = Self { batches: 1, skipped: 0, ..self.clone() };
-        let mut simpler = vec![whole, plain, approving, in_order, one];
-        simpler.retain(|input| input != self);
         simpler
     }
 }

@@ -30,7 +30,8 @@ use tower_chat::{
 };
 
 use crate::contract_model::{
-    case::{ApprovalInput, Attempt, Case, Extent, Input, ResultInput, Step, SummaryChange},
+    approvals::{self, ApprovalInput, Extent},
+    case::{Attempt, Case, Input, ResultInput, Step, SummaryChange},
     model::{Changed, End, Expected, Model, RunInput},
     observe,
     planted::{self, Fault, Loads, Process},
@@ -156,7 +157,7 @@ impl<'a> Driver<'a> {
 
     async fn drive(mut self) -> Result<Vec<String>, String> {
         for (run, step) in self.case.steps.iter().enumerate() {
-            let input = self.input(step);
+            let input = self.input(run, step);
             self.model.begin(run, input.clone(), step.tools);
             self.world.register(step.tools);
             let message = self.messages(run, &input).await?;
@@ -168,7 +169,7 @@ impl<'a> Driver<'a> {
                     .await
                     .map_err(|it| format!("run {run} ({input:?}), attempt {number}: {it}"))?;
                 if step.reuses_id && self.model.has_input_of(run, attempt.mode) {
-                    let reused = self.reuse_id(run, attempt).await;
+                    let reused = self.reuse_id(run, &message, attempt).await;
                     reused.map_err(|it| format!("the id of run {run} is used again: {it}"))?;
                 }
                 if let Some(change) = attempt.summary {
@@ -184,16 +185,16 @@ impl<'a> Driver<'a> {
         Ok(self.shown)
     }
 
-    fn input(&self, step: &Step) -> RunInput {
+    fn input(&self, run: usize, step: &Step) -> RunInput {
         match &step.input {
             Input::Text => None,
-            Input::Approvals(input) => self.approvals(input),
+            Input::Approvals(input) => self.approvals(run, input),
             Input::Results(input) => self.results(input),
         }
         .unwrap_or(RunInput::Text)
     }
 
-    fn approvals(&self, input: &ApprovalInput) -> Option<RunInput> {
+    fn approvals(&self, run: usize, input: &ApprovalInput) -> Option<RunInput> {
         let tokens: Vec<String> = match input.extent {
             Extent::Again => self.model.decided(),
             Extent::Whole | Extent::Partial => {
@@ -202,7 +203,10 @@ impl<'a> Driver<'a> {
                 chosen.map(|call| call.token).collect()
             }
         };
-        let answer = |(at, token): (usize, String)| (token, input.rejected >> (at % 64) & 1 == 0);
+        let answer = |(index, token): (usize, String)| {
+            let decision = input.decision(run, index, &token);
+            (token, decision)
+        };
         let mut answers: Vec<_> = tokens.into_iter().enumerate().map(answer).collect();
         if input.extent == Extent::Partial {
             answers.pop();
@@ -232,15 +236,13 @@ impl<'a> Driver<'a> {
             RunInput::Approvals { answers, has_text } => {
                 let mut message = text();
                 let text = std::mem::take(&mut message.parts);
-                for (token, is_approved) in answers {
+                for (token, decision) in answers {
                     let request = self.requests.get(token);
                     let request = request.ok_or_else(|| {
                         format!("no caller received an approval request for {token}")
                     })?;
-                    message.parts.push(Part::ApprovalResponse(match is_approved {
-                        true => request.approve(),
-                        false => request.reject(format!("no {token}")),
-                    }));
+                    let response = decision.response(request, token);
+                    message.parts.push(Part::ApprovalResponse(response));
                 }
                 message.parts.extend(text.into_iter().filter(|_| *has_text));
                 vec![message]
@@ -304,9 +306,18 @@ impl<'a> Driver<'a> {
         self.compare_store().await
     }
 
-    async fn reuse_id(&mut self, run: usize, attempt: &Attempt) -> Result<(), String> {
+    /// Sends a request with the id of a run and another input: a text, or the same decisions with
+    /// other arguments.
+    async fn reuse_id(
+        &mut self,
+        run: usize,
+        messages: &[Message],
+        attempt: &Attempt,
+    ) -> Result<(), String> {
         self.world.begin(None);
-        let mut request = ChatRequest::user(format!("not {}", script::input_text(run)))
+        let other = approvals::with_changed_arguments(messages)
+            .unwrap_or_else(|| vec![Message::user(format!("not {}", script::input_text(run)))]);
+        let mut request = ChatRequest::new(other)
             .in_run(Conversation { key: key(), run: run_id(run) })
             .with_extension(attempt.mode);
         if attempt.streamed {

@@ -37,6 +37,8 @@ pub(crate) struct Features {
     pub(crate) forks: bool,
     /// Whether conversations may have summaries.
     pub(crate) summaries: bool,
+    /// Whether calls may be approved with other arguments than those of the model.
+    pub(crate) other_arguments: bool,
 }
 
 impl Features {
@@ -73,6 +75,7 @@ impl Features {
             reused_ids: has("reused_ids", true),
             forks: has("forks", true),
             summaries: has("summaries", true),
+            other_arguments: has("other_arguments", true),
         }
     }
 

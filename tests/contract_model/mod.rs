@@ -2,7 +2,7 @@
 //!
 //! A [case](case) is a conversation over the public API. The cases combine:
 //!
-//! - calls: approvals, hooks (which change or drop what is stored of a call), changing sets of
+//! - calls: approvals, also with other arguments than those of the model, hooks (which change or drop what is stored of a call), changing sets of
 //!   tools, results that arrive in a later run, calls that the run returns to the caller
 //! - answers of several messages, failing service calls, requests that are sent again in another
 //!   mode, run ids that are used again
@@ -27,6 +27,7 @@
 //! TOWER_CHAT_CASES=1000000 cargo test --release -p tower-chat-tests --test tests contract_model::conversations
 //! ```
 
+mod approvals;
 mod case;
 mod drive;
 mod features;
@@ -130,6 +131,11 @@ fn the_model_of_the_contract_finds_a_planted_lost_input() {
 #[test]
 fn the_model_of_the_contract_finds_a_planted_copied_approval() {
     is_found(Fault::CopiedApproval);
+}
+
+#[test]
+fn the_model_of_the_contract_finds_planted_lost_arguments() {
+    is_found(Fault::LostArguments);
 }
 
 #[test]

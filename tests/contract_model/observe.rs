@@ -7,7 +7,7 @@ use tower_chat::{
     validate::validate_messages,
 };
 
-use crate::contract_model::tools::token_in;
+use crate::contract_model::{approvals::Decision, tools::token_in};
 
 /// Returns the texts of a request, and its calls with their results.
 ///
@@ -88,8 +88,8 @@ pub(crate) fn texts<'m>(
                 format!("ask {}({}) {}", call.name, call.arguments, request.required)
             }
             Part::ApprovalResponse(answer) => {
-                let token = requests.get(&answer.request_id);
-                format!("approval {} {}", token.map_or("?", |it| it), answer.approved)
+                let token = requests.get(&answer.request_id).map_or("?", |it| it);
+                Decision::text(token, answer.approved, answer.arguments.as_deref())
             }
             other => format!("{other:?}"),
         });

@@ -35,6 +35,8 @@ pub(crate) enum Fault {
     LostInput,
     /// In a copy of a conversation, calls that wait for approval in the original can be approved.
     CopiedApproval,
+    /// The arguments of a decision are not stored with the decision.
+    LostArguments,
     /// A summary is sent in place of the messages that it covers, and of the next message.
     HiddenMessage,
     /// The summary in force is not removed.
@@ -137,6 +139,19 @@ fn bare(write: &Write) -> Write {
     rebuilt(write, messages.collect(), write.tools().to_vec())
 }
 
+fn without_arguments(write: &Write) -> Write {
+    let messages = write.messages().iter().map(|message| {
+        let mut message = Message::clone(message);
+        for part in &mut message.parts {
+            if let Part::ApprovalResponse(decision) = part {
+                decision.arguments = None;
+            }
+        }
+        Arc::new(message)
+    });
+    rebuilt(write, messages.collect(), write.tools().to_vec())
+}
+
 fn rebuilt(write: &Write, messages: Vec<Arc<Message>>, rows: Vec<ToolRecord>) -> Write {
     let mut rebuilt = Write::new(write.key().clone(), write.id(), write.expected(), messages)
         .with_tools(rows)
@@ -189,6 +204,7 @@ impl StoreWrapper for Process {
             Some(Fault::StaleNumber) => timeless,
             Some(Fault::LostQueue) => unqueued,
             Some(Fault::LostInput) => bare,
+            Some(Fault::LostArguments) => without_arguments,
             Some(
                 Fault::LostHook
                 | Fault::PartialAnswer

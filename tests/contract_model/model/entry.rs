@@ -1,16 +1,19 @@
 //! The entries of a conversation, in their original and in their stored form. A hook of a tool may
 //! drop or change a call or a result before it is stored.
 
-use crate::contract_model::tools::{
-    Hook, NOT_STORED, STOPPED, Tool, arguments, queued_text, stored_arguments, stored_error,
-    stored_result,
+use crate::contract_model::{
+    approvals::{Decision, report},
+    tools::{
+        Hook, NOT_STORED, STOPPED, Tool, arguments, queued_text, stored_arguments, stored_error,
+        stored_result,
+    },
 };
 
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     Text(String),
     Approvals {
-        answers: Vec<(String, bool)>,
+        answers: Vec<(String, Decision)>,
         text: Option<String>,
     },
     Answer(Vec<AnswerMessage>),
@@ -87,7 +90,9 @@ impl Entry {
                 message("user", vec![text(of)]).into_iter().collect()
             }
             Self::Approvals { answers, text: of } => {
-                let answers = answers.iter().map(|(token, is)| format!("approval {token} {is}"));
+                let answers = answers.iter().map(|(token, decision)| {
+                    Decision::text(token, decision.is_approved(), decision.arguments())
+                });
                 message("user", answers.chain(of.iter().map(text)).collect()).into_iter().collect()
             }
             Self::Answer(answers) => {
@@ -159,9 +164,11 @@ impl Outcome {
 
     /// Returns the outcome of the tool of an approved call. A hook can no longer drop the call,
     /// because it is already stored.
-    pub(super) fn of_approved(call: &Call) -> Self {
+    pub(super) fn of_approved(call: &Call, decision: &Decision) -> Self {
         let outcome = Self::of_tool(call);
-        Self { hook: outcome.hook.of_result(), ..outcome }
+        let report = decision.arguments().map(report).unwrap_or_default();
+        let text = outcome.text + &report;
+        Self { text, hook: outcome.hook.of_result(), ..outcome }
     }
 
     /// Returns the stored outcome of an approved call whose arguments a hook has changed.

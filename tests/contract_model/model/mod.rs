@@ -21,6 +21,7 @@ use self::{
     summaries::Summary,
 };
 use crate::contract_model::{
+    approvals::Decision,
     case::Case,
     tools::{Hook, ToolMask},
 };
@@ -64,7 +65,7 @@ pub(crate) enum RunInput {
     Text,
     /// Approvals and rejections by token, in the order in which they are sent.
     Approvals {
-        answers: Vec<(String, bool)>,
+        answers: Vec<(String, Decision)>,
         has_text: bool,
     },
     /// The tokens of the calls whose results the caller sends.

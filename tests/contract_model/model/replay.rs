@@ -69,7 +69,10 @@ enum Item {
 /// Returns whether an item has the result of the tool that has ended a run.
 fn ends_run(item: &Item) -> bool {
     match item {
-        Item::Pair { token, result: Some(result), .. } => *result == format!("stopped {token}"),
+        // A sentence about the arguments of the call may follow.
+        Item::Pair { token, result: Some(result), .. } => {
+            result.starts_with(&format!("stopped {token}"))
+        }
         Item::Pair { .. } | Item::Text(..) => false,
     }
 }

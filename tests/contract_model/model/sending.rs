@@ -15,6 +15,7 @@ use super::{
     summaries::InForce,
 };
 use crate::contract_model::{
+    approvals::Decision,
     case::{Attempt, Cut, How},
     script,
     tools::{Hook, Tool, ToolMask},
@@ -66,9 +67,9 @@ fn of_approved(entries: &mut [Entry]) -> Option<&mut Entry> {
     (has_results && rest.iter().all(is_queued)).then_some(results)
 }
 
-/// Returns whether each call is approved, by token.
-fn decisions(answers: &[(String, bool)]) -> BTreeMap<&str, bool> {
-    answers.iter().map(|(token, approved)| (&**token, *approved)).collect()
+/// Returns the decision about each call, by token.
+fn decisions(answers: &[(String, Decision)]) -> BTreeMap<&str, &Decision> {
+    answers.iter().map(|(token, decision)| (&**token, decision)).collect()
 }
 
 impl ActiveRun {
@@ -263,14 +264,21 @@ impl Model<'_> {
             RunInput::Approvals { answers, has_text } => {
                 let chosen = self.chosen_batches(active_run.run)?;
                 let decisions = decisions(&answers);
-                let decision = |call: &Call| decisions.get(&*call.token).copied().unwrap_or(true);
+                let decision = |call: &Call| match decisions.get(&*call.token) {
+                    Some(decision) => Decision::clone(decision),
+                    None => Decision::Approved,
+                };
                 // The caller also executes a call if its tool was declared only after the model
                 // made the call.
                 let is_callers = |call: &Call| call.tool == Tool::Ask && self.tools.has(Tool::Ask);
-                if chosen.iter().flatten().any(|call| decision(call) && is_callers(call)) {
+                if chosen
+                    .iter()
+                    .flatten()
+                    .any(|call| decision(call).is_approved() && is_callers(call))
+                {
                     return Err(End::ResultsMissing);
                 }
-                let calls: Vec<(Call, bool)> = chosen
+                let calls: Vec<(Call, Decision)> = chosen
                     .into_iter()
                     .flatten()
                     .map(|call| (self.as_registered(&call), decision(&call)))
@@ -333,11 +341,11 @@ impl Model<'_> {
     }
 
     /// Records an error outcome for each approved call whose stored arguments a hook has changed.
-    /// It cannot run.
-    fn with_changed_arguments(&mut self, calls: &[(Call, bool)]) -> Option<End> {
-        let is_changed = |(call, is_approved): &&(Call, bool)| {
+    /// It cannot run, unless the decision has other arguments.
+    fn with_changed_arguments(&mut self, calls: &[(Call, Decision)]) -> Option<End> {
+        let is_changed = |(call, decision): &&(Call, Decision)| {
             let is_changed = matches!(call.hook, Hook::Arguments | Hook::Both);
-            *is_approved
+            *decision == Decision::Approved
                 && is_changed
                 && self.tools.has(call.tool)
                 && call.tool != Tool::Token
@@ -382,18 +390,18 @@ impl Model<'_> {
     /// concurrent.
     fn execute(
         &mut self,
-        calls: Vec<(Call, bool)>,
+        calls: Vec<(Call, Decision)>,
         registered: ToolMask,
         trace: &mut Expected,
     ) -> Executed {
         let mut outcomes = Vec::new();
         let (mut ends, mut stops) = (false, false);
-        for (call, is_approved) in calls {
+        for (call, decision) in calls {
             let token = &*call.token;
             if let Some(known) = self.known.get(token) {
                 // The tool of this call has already run. The decision has no effect.
                 outcomes.push(known.clone());
-            } else if !is_approved {
+            } else if !decision.is_approved() {
                 let text = format!("The call was rejected, and not run: no {token}");
                 outcomes.push(Outcome::new(token, text, "rejected_by_approval"));
             } else if !registered.has(call.tool) {
@@ -408,11 +416,14 @@ impl Model<'_> {
                     Form::Call => stopped,
                 });
             } else if !ends || self.case.concurrent {
-                // An approved call runs with its stored arguments.
-                trace.ran.push(call.text(matches!(call.form, Form::Request(_))));
+                // An approved call runs with its stored arguments, or with those of its decision.
+                trace.ran.push(match decision.arguments() {
+                    Some(arguments) => format!("{}({arguments})", call.tool.name(token)),
+                    None => call.text(matches!(call.form, Form::Request(_))),
+                });
                 self.tools = self.tools_then.take().unwrap_or(self.tools);
                 outcomes.push(match call.form {
-                    Form::Request(_) => Outcome::of_approved(&call),
+                    Form::Request(_) => Outcome::of_approved(&call, &decision),
                     Form::Call => Outcome::of_tool(&call),
                 });
                 ends |= call.tool == Tool::Stop;
@@ -520,7 +531,7 @@ impl Model<'_> {
             return false;
         }
         active_run.rounds += 1;
-        let calls = calls.into_iter().map(|call| (call, true)).collect();
+        let calls = calls.into_iter().map(|call| (call, Decision::Approved)).collect();
         let executed = self.execute(calls, tools, trace);
         let continues = executed.end.is_none();
         self.add_results(active_run, executed);
