@@ -24,6 +24,8 @@ pub(crate) struct Case {
     pub(crate) run_again: bool,
     /// Whether runs make summaries of earlier runs.
     pub(crate) summarizes: bool,
+    /// Whether a part of the approvals contains other arguments than those of the model.
+    pub(crate) changes_arguments: bool,
     pub(crate) runs: Vec<RunScript>,
     /// The index of the run with faults.
     pub(crate) faulty_run: usize,
@@ -107,8 +109,9 @@ impl Case {
             on_disk: rng.one_in(8),
             fail_call: rng.one_in(4),
             run_again: rng.one_in(4),
-            // A separate generator, so that the other parts of the case do not change.
+            // Separate generators, so that the other parts of the case do not change.
             summarizes: Rng::of(!seed, number).one_in(3),
+            changes_arguments: Rng::of(seed ^ 0x41_5247, number).one_in(2),
             runs,
             faulty_run,
             attempts,
@@ -145,6 +148,9 @@ impl Case {
         }
         if self.summarizes {
             with(&|case| case.summarizes = false);
+        }
+        if self.changes_arguments {
+            with(&|case| case.changes_arguments = false);
         }
         for at in 0..self.runs.len() {
             if self.runs.len() > 1 {

@@ -7,6 +7,7 @@ use std::sync::{
 };
 
 use crate::faults::{
+    other_arguments::are_of_decision,
     summarized::SUMMARIZER,
     trace::{Closed, Event, Outcome},
 };
@@ -18,7 +19,7 @@ pub(crate) struct Counters {
 }
 
 /// The kinds of events, each with the minimum number of cases out of 1,000 in which it must occur.
-const EXPECTED: [(&str, u64); 12] = [
+const EXPECTED: [(&str, u64); 13] = [
     ("an answer", 990),
     ("an error", 100),
     ("a disconnected caller", 100),
@@ -31,6 +32,7 @@ const EXPECTED: [(&str, u64); 12] = [
     ("a run committed without being resumed", 5),
     ("a run discarded", 5),
     ("a summary", 100),
+    ("a call with other arguments", 10),
 ];
 
 impl Counters {
@@ -71,7 +73,10 @@ fn is(event: &Event, what: &str) -> bool {
             true => what == "a fault of the store",
             false => what == "a fault of the model or a tool",
         },
-        Event::Started { token, .. } => what == "a call that ran again" && !token.ends_with("#1"),
+        Event::Started { token, arguments, .. } => {
+            (what == "a call that ran again" && !token.ends_with("#1"))
+                || (what == "a call with other arguments" && are_of_decision(arguments))
+        }
         Event::Stored { labels, close, .. } => {
             (what == "a call with an unknown outcome"
                 && labels.iter().any(|label| label.ends_with("=?")))

@@ -74,6 +74,7 @@ impl ChildTask {
             fail_call: false,
             run_again: false,
             summarizes: false,
+            changes_arguments: false,
             runs: vec![
                 script(vec![vec!["look", "again"], vec!["fail"]]),
                 script(vec![vec!["look"]]),
@@ -112,8 +113,8 @@ fn a_child() {
         let process = Process::new(store.clone(), readers_of(store, &case), &world, &case);
         let fault_plan = FaultPlan { kill_at: task.kill_at, aborts: true, ..FaultPlan::default() };
         world.begin(fault_plan);
-        let (request, answers) = request(&world, task.run, Input::Text, &[], task.streamed);
-        process.send(task.run, request, answers, Caller::Patient).await;
+        let request = request(&world, task.run, Input::Text, &[], &case);
+        process.send(task.run, request, Caller::Patient).await;
     });
 }
 

@@ -185,7 +185,7 @@ fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
 /// Returns an entry for the results of the calls that the input of a run decides about, if any.
 fn approved(run: usize, from: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let began = index.trace.iter().skip(from).find_map(|event| match event {
-        Event::Began { run: of, answers } if *of == run => Some(answers),
+        Event::Began { run: of, answers, .. } if *of == run => Some(answers),
         _ => None,
     });
     let serials = began.into_iter().find(|serials| !serials.is_empty());

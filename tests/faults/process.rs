@@ -18,6 +18,7 @@ use tower_chat_testkit::FaultyStore;
 
 use crate::faults::{
     case::{Caller, Case},
+    other_arguments,
     script::{Input, input_text},
     scripted_model::{Model, Readers, tools},
     summarized,
@@ -101,14 +102,9 @@ impl<S: HistoryStore + Clone> Process<S> {
     }
 
     /// Sends the request of a run, and returns the outcome for the caller.
-    pub(crate) async fn send(
-        &self,
-        run: usize,
-        request: ChatRequest,
-        answers: Vec<u32>,
-        caller: Caller,
-    ) -> Outcome {
-        self.world.note(Event::Began { run, answers });
+    pub(crate) async fn send(&self, run: usize, request: RunRequest, caller: Caller) -> Outcome {
+        let RunRequest { request, answers, changed } = request;
+        self.world.note(Event::Began { run, answers, changed });
         let client = self.client.clone();
         let world = self.world.clone();
         let waiting = waits(client, request, world.clone(), caller);
@@ -187,30 +183,47 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Creates the request of a run. Also returns the numbers of the service calls whose tool calls the
-/// request approves or rejects.
+/// The request of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct RunRequest {
+    pub(crate) request: ChatRequest,
+    /// The numbers of the service calls whose tool calls the request approves or rejects.
+    pub(crate) answers: Vec<u32>,
+    /// The calls that the request approves with other arguments, each with these arguments.
+    pub(crate) changed: Vec<(String, String)>,
+}
+
+/// Creates the request of a run, which decides about the pending calls.
 pub(crate) fn request(
     world: &World,
     run: usize,
     input: Input,
     pending: &[ApprovalRequest],
-    streamed: bool,
-) -> (ChatRequest, Vec<u32>) {
+    case: &Case,
+) -> RunRequest {
     let mut message = Message::user(input_text(run));
-    let mut serials: Vec<u32> = Vec::new();
+    let (mut answers, mut changed) = (Vec::new(), Vec::new());
     for request in pending {
+        let call = request.call.id.as_deref().unwrap_or_default();
         let answer = match input {
             Input::Text => continue,
-            Input::Approve => request.approve(),
+            Input::Approve => match other_arguments::of_decision(case, run, call) {
+                Some(arguments) => {
+                    changed.push((call.to_owned(), arguments.clone()));
+                    request.approve_with(arguments)
+                }
+                None => request.approve(),
+            },
             Input::Refuse => request.reject("no"),
         };
         message.parts.push(Part::ApprovalResponse(answer));
-        serials.push(serial_of(request.call.id.as_deref().unwrap_or_default()));
+        answers.push(serial_of(call));
     }
-    serials.dedup();
+    answers.dedup();
     let conversation = Conversation { key: key(), run: world.run_id(run) };
     let request = ChatRequest::new(message).in_run(conversation);
-    (if streamed { request.streamed() } else { request }, serials)
+    let request = if case.streamed { request.streamed() } else { request };
+    RunRequest { request, answers, changed }
 }
 
 /// Returns the number of the service call that returned a tool call.

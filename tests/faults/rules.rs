@@ -6,6 +6,7 @@ use tower_chat::PersistenceMode;
 
 use crate::faults::{
     case::Case,
+    other_arguments,
     process::serial_of,
     trace::{Call, Event, Outcome},
     trace_index::{AttemptAt, TraceIndex},
@@ -23,7 +24,8 @@ pub(crate) fn check(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
 
 pub(crate) fn check_calls(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     tools_run_as_often_as_declared(case, index)?;
-    results_are_what_happened(case, index)
+    results_are_what_happened(case, index)?;
+    other_arguments::check_shown(index)
 }
 
 /// Checks the executions of tools:
@@ -36,7 +38,7 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
     let mut keys: HashMap<&str, &str> = HashMap::new();
     let mut ran: HashSet<&str> = HashSet::new();
     for (at, event) in index.trace.iter().enumerate() {
-        let Event::Started { call, key, token } = event else { continue };
+        let Event::Started { call, key, token, arguments } = event else { continue };
         let Some((serial, known)) = index.call(call) else {
             return Err(format!("{token} ran, but no answer contains its call"));
         };
@@ -44,6 +46,7 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
         if waits && !is_approved(serial, at, case, index) {
             return Err(format!("{token} ran without consent"));
         }
+        other_arguments::check_execution(known, arguments, at, index)?;
         let has_record = waits || case.mode == PersistenceMode::Journaled;
         if has_record && !index.is_started_on_disk(call, at) {
             return Err(format!("{token} ran before its start was durable"));
@@ -68,7 +71,7 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
 
 fn is_approved(serial: u32, before: usize, case: &Case, index: &TraceIndex<'_>) -> bool {
     index.trace[..before].iter().any(|event| match event {
-        Event::Began { run, answers } => {
+        Event::Began { run, answers, .. } => {
             answers.contains(&serial)
                 && case
                     .runs
@@ -83,7 +86,7 @@ fn is_approved(serial: u32, before: usize, case: &Case, index: &TraceIndex<'_>) 
 /// `serial`.
 fn decides_about(serial: u32, of: usize, index: &TraceIndex<'_>) -> bool {
     index.trace.iter().any(|event| match event {
-        Event::Began { run, answers } => *run == of && answers.contains(&serial),
+        Event::Began { run, answers, .. } => *run == of && answers.contains(&serial),
         _ => false,
     })
 }
@@ -100,6 +103,7 @@ fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), 
         let results = index.results_of(&call.id);
         let Some((at, result)) = results.first().copied() else { continue };
         require(results.len() == 1, || format!("call {} has results {results:?}", call.id))?;
+        let result = other_arguments::check_result(call, result, index)?;
         let began = index.trace[..at]
             .iter()
             .filter(|event| matches!(event, Event::Started { call: of, .. } if *of == call.id))
@@ -286,7 +290,8 @@ fn nothing_is_lost_at_the_end_of(
             // its call only if the caller waits until the end of the run.
             continue;
         }
-        let is_results = submitted.contains(format!("result {call}={token}").as_str());
+        let told = other_arguments::report_of(token, index);
+        let is_results = submitted.contains(format!("result {call}={token}{told}").as_str());
         require(is_results, || format!("{token} had finished, but no result was sent"))?;
     }
     if let (Some(serial), PersistenceMode::PerServiceCall) = (asked, case.mode) {

@@ -20,8 +20,8 @@ use tower_chat_testkit::{FaultyStore, Injection};
 use crate::faults::{
     case::{Caller, Case, Then},
     counters::Counters,
-    model,
-    process::{Process, key, request, shows_parts},
+    model, other_arguments,
+    process::{Process, RunRequest, key, request, shows_parts},
     rules::{self, ANSWERED_ALREADY, require},
     script::{Input, RunScript},
     scripted_model::{Readers, is_valid},
@@ -107,14 +107,12 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
 
     async fn play(mut self, open: impl AsyncFn() -> S) -> Result<(), String> {
         for (run, script) in self.case.runs.iter().enumerate() {
-            let (request, answers) = self.request(run, script.input).await;
+            let request = self.request(run, script.input).await;
             if run == self.case.faulty_run {
                 let mut is_done = false;
                 for attempt in &self.case.attempts {
                     self.world.begin(attempt.fault_plan.clone());
-                    let sent =
-                        self.process.send(run, request.clone(), answers.clone(), attempt.caller);
-                    let outcome = sent.await;
+                    let outcome = self.process.send(run, request.clone(), attempt.caller).await;
                     self.complete_delayed().await?;
                     self.check(false).await?;
                     if attempt.restarts || outcome == Outcome::Killed {
@@ -132,7 +130,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
                     continue;
                 }
             }
-            self.attempt_without_faults(run, request, answers).await?;
+            self.attempt_without_faults(run, request).await?;
         }
         self.check(true).await
     }
@@ -142,19 +140,14 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     /// An approval may be visible as pending although an open run, or a run with unsaved messages,
     /// has already answered it. The attempt then fails, and the caller sends a request that answers
     /// only the approvals that are still pending.
-    async fn attempt_without_faults(
-        &self,
-        run: usize,
-        request: tower_chat::ChatRequest,
-        answers: Vec<u32>,
-    ) -> Result<(), String> {
+    async fn attempt_without_faults(&self, run: usize, request: RunRequest) -> Result<(), String> {
         self.world.begin(FaultPlan::default());
-        let mut outcome = self.process.send(run, request, answers, Caller::Patient).await;
+        let mut outcome = self.process.send(run, request, Caller::Patient).await;
         self.complete_delayed().await?;
         if matches!(&outcome, Outcome::Error(error) if error.contains(ANSWERED_ALREADY)) {
             self.check(false).await?;
-            let (request, answers) = self.request(run, Input::Text).await;
-            outcome = self.process.send(run, request, answers, Caller::Patient).await;
+            let request = self.request(run, Input::Text).await;
+            outcome = self.process.send(run, request, Caller::Patient).await;
             self.complete_delayed().await?;
         }
         require(matches!(outcome, Outcome::Answer { .. }), || {
@@ -163,12 +156,11 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         self.check(false).await
     }
 
-    /// Creates a request for a run that answers the visible pending approvals. Also returns the
-    /// numbers of the service calls whose tool calls the request approves or rejects.
-    async fn request(&self, run: usize, input: Input) -> (tower_chat::ChatRequest, Vec<u32>) {
+    /// Creates a request for a run that answers the visible pending approvals.
+    async fn request(&self, run: usize, input: Input) -> RunRequest {
         let head = self.readers.store.head(&key()).await.expect("no fault is injected");
         let pending: Vec<_> = head.pending_approvals.into_iter().flatten().collect();
-        request(self.world, run, input, &pending, self.case.streamed)
+        request(self.world, run, input, &pending, self.case)
     }
 
     /// Executes the step after the run with faults. Returns whether it repeats the request of the
@@ -226,6 +218,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         let store = &self.readers.store;
         let history = store.load(&key()).await.expect("no fault is injected");
         rules::check(self.case, &index)?;
+        other_arguments::check_messages(self.world, &history.messages, &index)?;
         let expected = model::history(self.case.mode, &index, self.case.runs.len())?;
         let seen = turns(self.world, history.messages.iter())?;
         require(seen == expected, || format!("readers see {seen:#?}, not {expected:#?}"))?;
@@ -242,6 +235,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
                 let run = self.world.run_of(open.open.run);
                 let staged: Vec<String> =
                     open.messages.iter().map(|message| label(message)).collect();
+                other_arguments::check_messages(self.world, &open.messages, &index)?;
                 let expected = model::open_run(run, &index)?;
                 require(staged == expected, || {
                     format!("staged is {staged:#?}, not {expected:#?}")

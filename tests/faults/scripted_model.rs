@@ -21,9 +21,11 @@ use tower_chat_wire::openai_chat::{self, Audience};
 use tower_service::Service;
 
 use crate::faults::{
+    other_arguments,
     script::{RunScript, TOOLS, arguments, run_and_round},
     summarized,
     trace::{Call, Event, label},
+    trace_index::TraceIndex,
     world::{Step, World},
 };
 
@@ -71,6 +73,10 @@ impl Model {
         let serial = world.next_serial();
         let shown = request.messages().iter().map(|message| label(message)).collect();
         world.note(Event::Asked { run, serial, shown });
+        let trace = world.trace();
+        let sent =
+            other_arguments::check_messages(&world, request.messages(), &TraceIndex::of(&trace));
+        sent.unwrap_or_else(|failure| world.add_failure(failure));
         readers.look(&world, &conversation).await;
         if summarizes {
             let history =
@@ -94,9 +100,9 @@ impl Model {
         let mut calls = Vec::new();
         for (index, tool) in tools.iter().enumerate() {
             let id = format!("s{serial}.{index}");
-            let call = ToolCall::new(&id, *tool, arguments(about, round));
-            message.parts.push(Part::ToolCall(call));
-            calls.push(Call { id, tool: (*tool).to_owned() });
+            let arguments = arguments(about, round);
+            message.parts.push(Part::ToolCall(ToolCall::new(&id, *tool, &arguments)));
+            calls.push(Call { id, tool: (*tool).to_owned(), arguments });
         }
         let waits = script[about].waits(round);
         let answered = Event::Answered { run, serial, calls, waits };
@@ -208,7 +214,12 @@ async fn run_tool(
     if world.is_dead() {
         return std::future::pending().await;
     }
-    world.note(Event::Started { call, token: token.clone(), key: context.idempotency_key() });
+    world.note(Event::Started {
+        call,
+        token: token.clone(),
+        key: context.idempotency_key(),
+        arguments: context.call().arguments.clone(),
+    });
     if let Some(conversation) = context.extensions().get() {
         readers.look(&world, conversation).await;
     }

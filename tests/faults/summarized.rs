@@ -119,6 +119,7 @@ fn case(mode: tower_chat::PersistenceMode, streamed: bool, fault_plan: FaultPlan
         fail_call: false,
         run_again: false,
         summarizes: true,
+        changes_arguments: false,
         runs: vec![
             script(vec![vec!["look", "again"]]),
             script(vec![vec!["fail"]]),

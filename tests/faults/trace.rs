@@ -7,13 +7,16 @@ use tower_chat::{
     store::author::{Close, RecordedResult, Write},
 };
 
+use crate::faults::other_arguments;
+
 /// An event. A message is represented by its [`label`], and each execution of a tool has a unique
 /// token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// A caller sends the request of a run, which may answer approval requests. `answers` contains
-    /// the numbers of the service calls that returned these approval requests.
-    Began { run: usize, answers: Vec<u32> },
+    /// the numbers of the service calls that returned these approval requests, and `changed` the
+    /// approved calls with other arguments than those of the model, each with these arguments.
+    Began { run: usize, answers: Vec<u32>, changed: Vec<(String, String)> },
     /// The model was called with these messages. `serial` is the unique number of the service call.
     Asked { run: usize, serial: u32, shown: Vec<String> },
     /// The model has sent the end of its answer.
@@ -22,8 +25,8 @@ pub(crate) enum Event {
     Unanswered { serial: u32 },
     /// The service that writes summaries has returned this text.
     Summarized { text: String },
-    /// The tool of a call began. `key` is the idempotency key of the call.
-    Started { call: String, token: String, key: String },
+    /// The tool of a call began with these arguments. `key` is the idempotency key of the call.
+    Started { call: String, token: String, key: String, arguments: String },
     /// A tool call finished.
     Finished { token: String },
     /// Writes were submitted.
@@ -44,6 +47,8 @@ pub(crate) enum Event {
 pub(crate) struct Call {
     pub(crate) id: String,
     pub(crate) tool: String,
+    /// The arguments of the model.
+    pub(crate) arguments: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -91,7 +96,8 @@ pub(crate) fn label(message: &Message) -> String {
 }
 
 /// Formats a result: the token of the execution that returned it, `?` if the tool may or may not
-/// have run, and `never` or `refused` if the tool did not run.
+/// have run, and `never` or `refused` if the tool did not run. If the result reports the arguments of
+/// an approval, `~` and these arguments follow.
 pub(crate) fn result_label(result: &ToolResult) -> String {
     let text = result.text();
     let token = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
@@ -102,7 +108,8 @@ pub(crate) fn result_label(result: &ToolResult) -> String {
         None if text.contains("rejected") => "refused",
         None => return format!("{}={text:?}", result.call_id.as_deref().unwrap_or_default()),
     };
-    format!("{}={what}", result.call_id.as_deref().unwrap_or_default())
+    let told = other_arguments::reported(&text).map(|told| format!("~{told}")).unwrap_or_default();
+    format!("{}={what}{told}", result.call_id.as_deref().unwrap_or_default())
 }
 
 pub(crate) fn labels(write: &Write) -> Vec<String> {

@@ -76,6 +76,7 @@ fn random(seed: u64, number: u64) -> Case {
         fail_call: rng.one_in(2),
         run_again: false,
         summarizes: false,
+        changes_arguments: false,
         runs: vec![script(&mut rng), script(&mut rng)],
         faulty_run: 0,
         attempts: Vec::new(),
@@ -110,8 +111,8 @@ async fn play(
             yield_now().await;
         }
         let run = if is_same_run { 0 } else { process };
-        let (request, answers) = request(world, run, Input::Text, &[], case.streamed);
-        processes[process].send(run, request, answers, Caller::Patient).await
+        let request = request(world, run, Input::Text, &[], case);
+        processes[process].send(run, request, Caller::Patient).await
     };
     let (left, right) = futures_util::join!(run(0), run(1));
     world.begin(FaultPlan::default());
@@ -130,8 +131,8 @@ async fn play(
             // process with the fast clock have expired as well.
             world.restart();
             world.restart();
-            let (request, answers) = request(world, run, Input::Text, &[], case.streamed);
-            let outcome = processes[process].send(run, request, answers, Caller::Patient).await;
+            let request = request(world, run, Input::Text, &[], case);
+            let outcome = processes[process].send(run, request, Caller::Patient).await;
             check(case, world, &store, &[&outcome], is_ahead).await?;
             let may_fail = case.mode == PerServiceCall && says_overtaken(&outcome);
             let is_answer = matches!(outcome, Outcome::Answer { .. });
