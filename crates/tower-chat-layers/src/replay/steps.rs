@@ -7,6 +7,7 @@ use tower_chat_core::{Message, Messages, ToolCall};
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OldMedia,
     OutdatedCalls, Replay, ReplaySummary, ToolHistory, Window,
+    old_media::NewMedia,
     output::{MessageRef, ReplayOutput},
     tool_history::{is_of_tools, without_tool_parts},
     without_calls::WithoutCalls,
@@ -58,12 +59,14 @@ pub struct ReplayContext<'a> {
     /// The summary in force: a stored text that the model receives in place of the oldest messages.
     /// `None` if there is none.
     pub summary: Option<&'a ReplaySummary>,
+    /// The messages that step 7 treats differently.
+    pub(crate) new_media: Option<&'a NewMedia>,
 }
 
 impl<'a> ReplayContext<'a> {
     /// Creates a context that contains only the current time.
     pub fn at(now: SystemTime) -> Self {
-        Self { now, channel: None, tools: None, finished: None, summary: None }
+        Self { now, channel: None, tools: None, finished: None, summary: None, new_media: None }
     }
 
     /// Adds the channel of the request.
@@ -199,7 +202,11 @@ impl ReplayPolicy {
         }
         if let Some(old_media) = &self.old_media {
             let before = Self { old_media: None, window: None, ..self.clone() };
-            let messages = old_media.apply(&before.apply_steps(messages, pinned, context));
+            let messages = before.apply_steps(messages, pinned, context);
+            let messages = match context.new_media {
+                Some(new) => old_media.apply_before(&messages, new),
+                None => old_media.apply(&messages),
+            };
             let window = Self::default().with_window(self.window.clone());
             return window.apply_steps(&messages, pinned, context);
         }
@@ -223,6 +230,14 @@ impl ReplayPolicy {
             // calls is sent with its call.
             replay.close_round();
         }
+        let new_media = self.old_media.as_ref().map(|old_media| {
+            let new = context.new_media.cloned().unwrap_or_default();
+            let open = replay.messages_of_open_round();
+            let new = new.with_open(&replay.closed, open);
+            replay.edit_open(|round| old_media.apply_to_open(round.later_messages_mut(), &new));
+            new
+        });
+        let context = &ReplayContext { new_media: new_media.as_ref(), ..*context };
         replay.edit_closed(|closed| self.apply(closed, context));
         // The open round (the last calls of the history and their results) keeps all sources,
         // because a later answer of its turn may cite them.

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     PersistenceError,
     pending_results::completed_from_record,
-    replay::{Replay, ReplaySummary},
+    replay::{NewMedia, Replay, ReplaySummary},
     summarize::Summarizable,
 };
 
@@ -80,7 +80,9 @@ pub(super) async fn load_history(
         }
     }
     let before = settings.policy.summarize.as_ref().map(|_| replay.clone());
-    settings.replay_sources(key, request).edit(&mut replay, summary.as_ref()).await;
+    let new_media = NewMedia::of(&history.messages, *run);
+    let sources = settings.replay_sources(key, request, &new_media);
+    sources.edit(&mut replay, summary.as_ref()).await;
     let next_range = next_range(&settings.policy, &history, &replay, summary.as_ref());
     Ok(LoadedReplay {
         next_range,

@@ -88,6 +88,37 @@ fn only_the_newest_media_are_sent_and_sentences_replace_the_older_media() {
 }
 
 #[test]
+fn media_of_the_run_are_sent_and_media_of_an_earlier_open_round_count() {
+    let messages = conversation();
+    let last = messages.last().and_then(|message| message.id).map(|id| id.run);
+    let run = last.unwrap_or_else(RunId::new);
+    let three = "[An earlier attachment (image/png, 3 bytes) is not sent again.]";
+    let four = "[An earlier attachment (image/png, 4 bytes) is not sent again.]";
+    let sent = "media";
+    for (policy, question, result) in [
+        (OldMedia::keep_last(0), [three, four], three),
+        (OldMedia::keep_last(1), [three, four], sent),
+        (OldMedia::keep_last(2), [three, sent], sent),
+        (OldMedia::keep_turns(0), [three, four], three),
+        (OldMedia::keep_turns(1), [three, four], sent),
+        (OldMedia::keep_turns(2), [sent, sent], sent),
+    ] {
+        let of_run = NewMedia::of(&messages, run);
+        let found = media(&policy.apply_before(&messages, &of_run));
+        let expected = [question.to_vec(), vec![result], vec![sent], vec![sent]];
+        assert_eq!(found, expected, "the run is sent again, {policy:?}");
+
+        let (closed, open) = (messages.take(3), messages.skip(3).take(2));
+        let new = NewMedia::default().with_open(&closed, open.clone());
+        let mut found = media(&policy.apply_before(&closed, &new));
+        let mut open: Vec<_> = open.iter().cloned().collect();
+        policy.apply_to_open(open.iter_mut(), &new);
+        found.extend(media(&open.into()));
+        assert_eq!(found, [question.to_vec(), vec![result]], "an open round, {policy:?}");
+    }
+}
+
+#[test]
 fn a_message_without_old_media_is_shared_with_the_history() {
     let messages = conversation();
     let sent = OldMedia::keep_last(2).apply(&messages);

@@ -224,6 +224,18 @@ impl Round {
         }
     }
 
+    /// Returns the messages after the answer: its results, and messages beside approvals. Changes
+    /// must not affect which calls the results answer.
+    pub(in crate::replay) fn later_messages_mut(
+        &mut self,
+    ) -> impl Iterator<Item = &mut Arc<Message>> {
+        let after = self.after.iter_mut();
+        after.flat_map(|after| {
+            let following = after.following.iter_mut();
+            after.results.iter_mut().chain(following.map(|following| &mut following.message))
+        })
+    }
+
     /// Returns the messages of the answer with their positions, from the first message with a call
     /// on.
     fn answer(&self) -> impl Iterator<Item = (&Arc<Message>, usize)> {

@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use crate::{
     Clock, PersistenceError, PersistencePolicy, ToolSource,
-    replay::{Channel, ReplaySources},
+    replay::{Channel, NewMedia, ReplaySources},
 };
 
 /// The configuration of a persistence layer, of which each run receives a clone.
@@ -53,6 +53,7 @@ impl Settings {
         &'a self,
         key: &'a ConversationKey,
         request: &'a ChatRequest,
+        new_media: &'a NewMedia,
     ) -> ReplaySources<'a> {
         ReplaySources {
             store: &*self.store,
@@ -61,6 +62,7 @@ impl Settings {
             now: self.clock.now(),
             channel: request.extensions.get::<Channel>(),
             tools: self.tools.as_deref(),
+            new_media: Some(new_media),
         }
     }
 

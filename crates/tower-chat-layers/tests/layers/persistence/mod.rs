@@ -21,6 +21,7 @@ mod lost_history;
 mod matrix;
 mod misplaced_calls;
 mod numbered_input;
+mod old_media;
 mod own_loops;
 mod partial_text;
 mod per_run;
