@@ -12,11 +12,14 @@ use tower_chat_testkit::Rng;
 use crate::contract_model::{
     approvals::ApprovalInput,
     features::Features,
+    media::{Kind, MediaLimit},
     tools::{Tool, ToolMask},
 };
 
 /// A number that is combined with the seed for the generator of the arguments of approvals.
 const OTHER_ARGUMENTS: u64 = 1;
+/// A number that is combined with the seed for the generator of media.
+const MEDIA: u64 = 2;
 
 /// A conversation: the layers of its stack, and its steps.
 #[derive(Debug, Clone)]
@@ -34,11 +37,15 @@ pub(crate) struct Case {
     pub(crate) failing_summaries: u64,
     /// Whether runs load only the messages after the last summary.
     pub(crate) loads_ranges: bool,
+    /// The media that are sent again. `None` if all media are sent again.
+    pub(crate) old_media: Option<MediaLimit>,
+    /// A bit mask that selects the results with a medium.
+    pub(crate) media_in_results: u64,
     pub(crate) steps: Vec<Step>,
 }
 
-/// The limit above which a summary is made: the size of the conversation, in texts and results. No
-/// summary covers the newest `turns` turns.
+/// The limit above which a summary is made: the size of the conversation, in texts, media and
+/// results. No summary covers the newest `turns` turns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Limit {
     pub(crate) size: usize,
@@ -60,6 +67,8 @@ pub(crate) enum SummaryChange {
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) input: Input,
+    /// The media in the message of the user, if the input has a text.
+    pub(crate) media: Vec<Kind>,
     /// The tools that are registered when the run begins.
     pub(crate) tools: ToolMask,
     /// The answers of the model, in order. After the last one, the model answers with a text.
@@ -180,6 +189,8 @@ impl Case {
             summarize: None,
             failing_summaries: 0,
             loads_ranges: false,
+            old_media: None,
+            media_in_results: 0,
             steps,
         };
         let mut case = if features.summaries { case.with_summaries(&mut rng) } else { case };
@@ -187,7 +198,24 @@ impl Case {
         if features.other_arguments {
             case.add_other_arguments(&mut Rng::of(seed ^ OTHER_ARGUMENTS, number));
         }
+        if features.media {
+            case.add_media(&mut Rng::of(seed ^ MEDIA, number));
+        }
         case
+    }
+
+    /// Adds media to messages and results of half of the cases. Three quarters of these cases have
+    /// a policy for old media.
+    fn add_media(&mut self, rng: &mut Rng) {
+        if rng.one_in(2) {
+            return;
+        }
+        self.old_media = (!rng.one_in(4)).then(|| MediaLimit::random(rng));
+        self.media_in_results = if rng.one_in(3) { 0 } else { rng.next() & rng.next() };
+        for step in &mut self.steps {
+            let count = [0, 0, 1, 2][rng.below(4)];
+            step.media = (0..count).map(|_| Kind::random(rng)).collect();
+        }
     }
 
     /// Adds other arguments to the approvals of half of the runs with approvals.
@@ -245,6 +273,12 @@ impl Case {
         if self.loads_ranges {
             with(&|case| case.loads_ranges = false);
         }
+        if self.old_media.is_some() {
+            with(&|case| case.old_media = None);
+        }
+        if self.media_in_results != 0 {
+            with(&|case| case.media_in_results = 0);
+        }
         simpler
     }
 }
@@ -259,9 +293,11 @@ impl fmt::Display for Case {
             f,
             "summarize: {summarize:?}, failing: {failing_summaries:b}, ranges: {loads_ranges}"
         )?;
+        let Self { old_media, media_in_results, .. } = self;
+        writeln!(f, "old media: {old_media:?}, in results: {media_in_results:b}")?;
         for (run, step) in steps.iter().enumerate() {
-            let Step { input, tools, answers, attempts, reuses_id, forks } = step;
-            writeln!(f, "run {run}: {input:?}, {tools:?}")?;
+            let Step { input, media, tools, answers, attempts, reuses_id, forks } = step;
+            writeln!(f, "run {run}: {input:?}, {media:?}, {tools:?}")?;
             if *reuses_id || *forks {
                 writeln!(f, "    reuses its id: {reuses_id}, forks: {forks}")?;
             }
@@ -310,7 +346,7 @@ impl Step {
         }
         let reuses_id = features.reused_ids && rng.one_in(4);
         let forks = features.forks && has_run_layer && rng.one_in(4);
-        Self { input, tools: begins_with, answers, attempts, reuses_id, forks }
+        Self { input, media: Vec::new(), tools: begins_with, answers, attempts, reuses_id, forks }
     }
 
     fn probe(has_run_layer: bool) -> Self {
@@ -319,6 +355,7 @@ impl Step {
         let attempt = Attempt { mode, streamed: false, cut: None, restarts: true, summary: None };
         Self {
             input: Input::Text,
+            media: Vec::new(),
             tools: ToolMask::ALL,
             answers: Vec::new(),
             attempts: vec![attempt],
@@ -349,6 +386,9 @@ impl Step {
                 });
             }
             Input::Results(_) | Input::Text => {}
+        }
+        for at in 0..self.media.len() {
+            with(&|step| _ = step.media.remove(at));
         }
         if self.reuses_id {
             with(&|step| step.reuses_id = false);

@@ -32,6 +32,7 @@ use tower_chat::{
 use crate::contract_model::{
     approvals::{self, ApprovalInput, Extent},
     case::{Attempt, Case, Input, ResultInput, Step, SummaryChange},
+    media::{self, Medium},
     model::{Changed, End, Expected, Model, RunInput},
     observe,
     planted::{self, Fault, Loads, Process},
@@ -113,7 +114,11 @@ fn client(case: &Case, world: &World, store: &MemoryStore, windowed: Option<Wind
     let loads = windowed.map_or(loads, |windowed| windowed.loads);
     let store = Process::new(store.clone(), world.fault()).with_loads(loads);
     let window = windowed.map(|windowed| Window::turns(windowed.turns));
-    let replay = ReplayPolicy::default().with_window(window);
+    let old_media = case.old_media.map(|kept| match world.fault() {
+        Some(Fault::OldMediumSent) => kept.and_one_more().policy(),
+        _ => kept.policy(),
+    });
+    let replay = ReplayPolicy::default().with_window(window).with_old_media(old_media);
     let mut policy = PersistencePolicy::default().with_replay(replay);
     if let Some(limit) = case.summarize {
         policy = policy.with_summarize(summaries::policy(limit, world.summarizer()));
@@ -230,7 +235,12 @@ impl<'a> Driver<'a> {
     }
 
     async fn messages(&self, run: usize, input: &RunInput) -> Result<Vec<Message>, String> {
-        let text = || Message::user(script::input_text(run));
+        let text = || {
+            let script::UserMessage { text, media } = script::input(self.case, run);
+            let mut message = Message::user(text);
+            message.parts.extend(media.into_iter().map(Medium::part));
+            message
+        };
         Ok(match input {
             RunInput::Text => vec![text()],
             RunInput::Approvals { answers, has_text } => {
@@ -268,7 +278,8 @@ impl<'a> Driver<'a> {
     /// is unique, and otherwise by position.
     fn late_result(&self, token: &str) -> Option<ToolResult> {
         let (id, position) = self.calls.get(token)?;
-        let result = ToolResult::new(&**id, format!("late {token}"));
+        let mut result = ToolResult::new(&**id, format!("late {token}"));
+        result.content.extend(media::of_caller(self.case, token).map(Medium::part));
         let is_distinct = id.strip_prefix("id_") == Some(token);
         Some(if is_distinct { result } else { result.answering(*position) })
     }
@@ -315,8 +326,9 @@ impl<'a> Driver<'a> {
         attempt: &Attempt,
     ) -> Result<(), String> {
         self.world.begin(None);
-        let other = approvals::with_changed_arguments(messages)
-            .unwrap_or_else(|| vec![Message::user(format!("not {}", script::input_text(run)))]);
+        let other = approvals::with_changed_arguments(messages).unwrap_or_else(|| {
+            vec![Message::user(format!("not {}", script::input(self.case, run).text))]
+        });
         let mut request = ChatRequest::new(other)
             .in_run(Conversation { key: key(), run: run_id(run) })
             .with_extension(attempt.mode);

@@ -39,6 +39,8 @@ pub(crate) struct Features {
     pub(crate) summaries: bool,
     /// Whether calls may be approved with other arguments than those of the model.
     pub(crate) other_arguments: bool,
+    /// Whether messages and results may contain media, with or without a policy for old media.
+    pub(crate) media: bool,
 }
 
 impl Features {
@@ -76,6 +78,7 @@ impl Features {
             forks: has("forks", true),
             summaries: has("summaries", true),
             other_arguments: has("other_arguments", true),
+            media: has("media", true),
         }
     }
 

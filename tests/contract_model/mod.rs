@@ -8,6 +8,8 @@
 //!   mode, run ids that are used again
 //! - messages that tools queue, and runs that tools stop
 //! - copies of conversations with pending approvals
+//! - pictures and documents in messages of the user and in results, with a policy by which old ones
+//!   are not sent again
 //! - summaries: of conversations above a limit, on request, added to the store, and removed
 //!
 //! Each call has a unique token in its arguments, its result and its error. The test therefore
@@ -31,6 +33,7 @@ mod approvals;
 mod case;
 mod drive;
 mod features;
+mod media;
 mod model;
 mod observe;
 mod own_loop;
@@ -136,6 +139,11 @@ fn the_model_of_the_contract_finds_a_planted_copied_approval() {
 #[test]
 fn the_model_of_the_contract_finds_planted_lost_arguments() {
     is_found(Fault::LostArguments);
+}
+
+#[test]
+fn the_model_of_the_contract_finds_a_planted_old_medium() {
+    is_found(Fault::OldMediumSent);
 }
 
 #[test]

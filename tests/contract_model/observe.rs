@@ -7,7 +7,7 @@ use tower_chat::{
     validate::validate_messages,
 };
 
-use crate::contract_model::{approvals::Decision, tools::token_in};
+use crate::contract_model::{approvals::Decision, media, tools::token_in};
 
 /// Returns the texts of a request, and its calls with their results.
 ///
@@ -33,6 +33,9 @@ pub(crate) fn shown(messages: &Messages) -> Result<Vec<String>, String> {
                 }
                 Part::Text(text) => {
                     items.push((format!("user: {}", text.text), Some(String::new())))
+                }
+                Part::Media(medium) if !is_assistant => {
+                    items.push((format!("user: {}", media::shown(medium)), Some(String::new())))
                 }
                 Part::ToolCall(call) => {
                     let id = call.id.clone().filter(|id| !id.is_empty());
@@ -81,6 +84,7 @@ pub(crate) fn texts<'m>(
         };
         let parts = message.parts.iter().map(|part| match part {
             Part::Text(text) => format!("text {}", text.text),
+            Part::Media(medium) => format!("media {}", media::shown(medium)),
             Part::ToolCall(call) => format!("call {}({})", call.name, call.arguments),
             Part::ToolResult(result) => format!("result {}", result_text(result)),
             Part::ApprovalRequest(request) => {
@@ -115,5 +119,10 @@ pub(crate) fn row(row: &ToolInvocation) -> String {
 
 fn result_text(result: &ToolResult) -> String {
     let mark = if result.is_error { "!" } else { "" };
-    format!("{}{mark}", result.text())
+    let content = result.content.iter().map(|part| match part {
+        Part::Text(text) => text.text.clone(),
+        Part::Media(medium) => media::shown(medium),
+        other => format!("{other:?}"),
+    });
+    content.chain([mark.to_owned()]).collect()
 }

@@ -37,6 +37,8 @@ pub(crate) enum Fault {
     CopiedApproval,
     /// The arguments of a decision are not stored with the decision.
     LostArguments,
+    /// The media of one more turn, or one more medium, are sent again.
+    OldMediumSent,
     /// A summary is sent in place of the messages that it covers, and of the next message.
     HiddenMessage,
     /// The summary in force is not removed.
@@ -210,6 +212,7 @@ impl StoreWrapper for Process {
                 | Fault::PartialAnswer
                 | Fault::MissedStop
                 | Fault::CopiedApproval
+                | Fault::OldMediumSent
                 | Fault::HiddenMessage
                 | Fault::LostUndo,
             )

@@ -2,6 +2,7 @@
 
 use crate::contract_model::{
     case::{AnswerPlan, Case, Ids},
+    media::{self, Medium},
     tools::Tool,
 };
 
@@ -18,8 +19,16 @@ pub(crate) struct ScriptedCall {
     pub(crate) id: Option<String>,
 }
 
-pub(crate) fn input_text(run: usize) -> String {
-    format!("u{run}")
+/// A message of the user.
+#[derive(Debug, Clone)]
+pub(crate) struct UserMessage {
+    pub(crate) text: String,
+    pub(crate) media: Vec<Medium>,
+}
+
+/// Returns the message of the user in the input of a run.
+pub(crate) fn input(case: &Case, run: usize) -> UserMessage {
+    UserMessage { text: format!("u{run}"), media: media::of_input(case, run) }
 }
 
 pub(crate) fn answer(case: &Case, run: usize, index: usize) -> Vec<Scripted> {

@@ -56,9 +56,10 @@ pub(crate) fn request_text(text: &str) -> String {
 }
 
 /// Creates the policy that makes summaries of conversations above this limit. The size of a message
-/// is the number of its texts and results.
+/// is the number of its texts, media and results.
 pub(crate) fn policy(limit: Limit, service: ScriptedModel) -> Summarize {
-    let is_counted = |part: &&Part| matches!(part, Part::Text(_) | Part::ToolResult(_));
+    let is_counted =
+        |part: &&Part| matches!(part, Part::Text(_) | Part::Media(_) | Part::ToolResult(_));
     let counter = move |message: &Message| message.parts.iter().filter(is_counted).count();
     Summarize::above(limit.size, service)
         .with_token_counter(counter)

@@ -11,7 +11,10 @@ use tower_chat::{
 
 use tower_chat_testkit::Rng;
 
-use crate::contract_model::world::World;
+use crate::contract_model::{
+    media::{self, Medium},
+    world::World,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
@@ -233,20 +236,25 @@ pub(crate) fn registered(mask: ToolMask, world: &World) -> Tools {
 fn run(kind: Tool, context: &ToolContext, world: &World) -> Result<ToolOutput, BoxError> {
     let token = token_in(context.arguments()).unwrap_or_default().to_owned();
     world.tool_runs(format!("{}({})", kind.name(&token), context.arguments()));
+    let output = |text: String| {
+        let mut output = ToolOutput::from(text);
+        output.content.extend(media::of_tool(world.case(), &token).map(Medium::part));
+        output
+    };
     match kind {
         _ if kind.fails() => Err(format!("broken {token}").into()),
-        Tool::Stop => Ok(ToolOutput::from(format!("stopped {token}")).terminate()),
+        Tool::Stop => Ok(output(format!("stopped {token}")).terminate()),
         Tool::Note => {
             context.queue(Message::user(queued_text(&token)));
-            Ok(format!("found {token}").into())
+            Ok(output(format!("found {token}")))
         }
         Tool::Halt => {
             if !world.misses_stop() {
                 context.run_handle().stop();
             }
-            Ok(format!("found {token}").into())
+            Ok(output(format!("found {token}")))
         }
-        _ => Ok(format!("found {token}").into()),
+        _ => Ok(output(format!("found {token}"))),
     }
 }
 

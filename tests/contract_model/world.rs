@@ -72,6 +72,10 @@ impl World {
         self.0.state.lock().expect("nothing panics while it is locked")
     }
 
+    pub(crate) fn case(&self) -> &Case {
+        &self.0.case
+    }
+
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.0.fault
     }

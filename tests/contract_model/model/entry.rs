@@ -3,6 +3,8 @@
 
 use crate::contract_model::{
     approvals::{Decision, report},
+    media::Medium,
+    script::UserMessage,
     tools::{
         Hook, NOT_STORED, STOPPED, Tool, arguments, queued_text, stored_arguments, stored_error,
         stored_result,
@@ -11,10 +13,10 @@ use crate::contract_model::{
 
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
-    Text(String),
+    Text(UserMessage),
     Approvals {
         answers: Vec<(String, Decision)>,
-        text: Option<String>,
+        message: Option<UserMessage>,
     },
     Answer(Vec<AnswerMessage>),
     Results(Vec<Outcome>),
@@ -85,15 +87,19 @@ impl Entry {
             (!parts.is_empty()).then(|| format!("{role} {}", parts.join(" | ")))
         };
         let text = |text: &String| format!("text {text}");
+        let of_user = |message: &UserMessage| {
+            let media = message.media.iter().map(|medium| format!("media {medium}"));
+            [text(&message.text)].into_iter().chain(media).collect::<Vec<_>>()
+        };
         match self {
-            Self::Text(of) | Self::Queued(of) => {
-                message("user", vec![text(of)]).into_iter().collect()
-            }
-            Self::Approvals { answers, text: of } => {
+            Self::Text(of) => message("user", of_user(of)).into_iter().collect(),
+            Self::Queued(of) => message("user", vec![text(of)]).into_iter().collect(),
+            Self::Approvals { answers, message: of } => {
                 let answers = answers.iter().map(|(token, decision)| {
                     Decision::text(token, decision.is_approved(), decision.arguments())
                 });
-                message("user", answers.chain(of.iter().map(text)).collect()).into_iter().collect()
+                let parts = answers.chain(of.iter().flat_map(of_user)).collect();
+                message("user", parts).into_iter().collect()
             }
             Self::Answer(answers) => {
                 let answers = answers.iter().filter_map(|answer| {
@@ -139,20 +145,22 @@ impl Outcome {
         }
     }
 
-    pub(super) fn of_tool(call: &Call) -> Self {
+    pub(super) fn of_tool(call: &Call, medium: Option<Medium>) -> Self {
         let token = &*call.token;
+        let with_medium =
+            |text: String| text + &medium.map(|medium| medium.to_string()).unwrap_or_default();
         let outcome = match call.tool {
             tool if tool.fails() => Self {
                 is_error: true,
                 error: Some(format!("broken {token}")),
                 ..Self::new(token, format!("The tool failed: broken {token}"), "error")
             },
-            Tool::Stop => Self::new(token, format!("stopped {token}"), "ok"),
+            Tool::Stop => Self::new(token, with_medium(format!("stopped {token}")), "ok"),
             Tool::Note => Self {
                 queued: Some(queued_text(token)),
-                ..Self::new(token, format!("found {token}"), "ok")
+                ..Self::new(token, with_medium(format!("found {token}")), "ok")
             },
-            _ => Self::new(token, format!("found {token}"), "ok"),
+            _ => Self::new(token, with_medium(format!("found {token}")), "ok"),
         };
         Self { ran: true, hook: call.tool.hook(), ..outcome }
     }
@@ -164,8 +172,8 @@ impl Outcome {
 
     /// Returns the outcome of the tool of an approved call. A hook can no longer drop the call,
     /// because it is already stored.
-    pub(super) fn of_approved(call: &Call, decision: &Decision) -> Self {
-        let outcome = Self::of_tool(call);
+    pub(super) fn of_approved(call: &Call, decision: &Decision, medium: Option<Medium>) -> Self {
+        let outcome = Self::of_tool(call, medium);
         let report = decision.arguments().map(report).unwrap_or_default();
         let text = outcome.text + &report;
         Self { text, hook: outcome.hook.of_result(), ..outcome }

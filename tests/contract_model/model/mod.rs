@@ -7,6 +7,7 @@
 //! hook of a tool changes or drops what is stored of a call.
 
 mod entry;
+mod media;
 mod replay;
 mod sending;
 mod summaries;

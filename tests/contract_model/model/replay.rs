@@ -6,7 +6,7 @@ use super::{
     entry::{AnswerMessage, Entry, Outcome},
     summaries::InForce,
 };
-use crate::contract_model::tools::Hook;
+use crate::contract_model::{media::Medium, script::UserMessage, tools::Hook};
 
 /// Returns the messages that the model receives: every text, and every call with a result.
 ///
@@ -16,19 +16,20 @@ use crate::contract_model::tools::Hook;
 /// - The calls in `interrupted` have no result at the end of their round, even if a later message
 ///   contains their result.
 /// - `summary` is sent in place of the entries that it covers.
-/// - The entries from `end` on are not sent.
 pub(super) fn replay<'e>(
     entries: impl Iterator<Item = (usize, &'e Entry, bool)>,
     interrupted: &BTreeSet<&str>,
     summary: Option<&InForce>,
-    end: usize,
-) -> Vec<String> {
+) -> Vec<SentItem> {
     let mut replay = Replay { interrupted: interrupted.clone(), ..Replay::default() };
     for (index, entry, is_stored) in entries {
         replay.index = index;
         match entry {
-            Entry::Text(text) | Entry::Queued(text) => replay.user(text),
-            Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
+            Entry::Text(message) => replay.user(&message.text, &message.media),
+            Entry::Queued(text) => replay.user(text, &[]),
+            Entry::Approvals { message, .. } => {
+                message.iter().for_each(|message| replay.approver(message));
+            }
             // The hooks of tools have dropped all parts of this answer. It is not stored, and
             // begins no round.
             Entry::Answer(_) if is_stored && entry.texts(true).is_empty() => {}
@@ -37,9 +38,22 @@ pub(super) fn replay<'e>(
         }
     }
     let covered = summary.map_or(0, |summary| summary.covers);
-    let shown = replay.shown().into_iter().filter(|(index, _)| (covered..end).contains(index));
-    let text = summary.map(|summary| summary.text.clone());
-    text.into_iter().chain(shown.map(|(_, text)| text)).collect()
+    let shown = replay.shown().into_iter().filter(|shown| shown.index >= Some(covered));
+    let summary = summary.map(|summary| SentItem {
+        index: None,
+        result_index: None,
+        text: summary.text.clone(),
+    });
+    summary.into_iter().chain(shown).collect()
+}
+
+/// A text that the model receives, a medium, or a call with its result.
+pub(super) struct SentItem {
+    /// The index of its entry in the conversation, or `None` for the text of a summary.
+    pub(super) index: Option<usize>,
+    /// The index of the entry with the result of the call. Equal to `index` if this is no call.
+    pub(super) result_index: Option<usize>,
+    pub(super) text: String,
 }
 
 #[derive(Default)]
@@ -60,37 +74,43 @@ struct Replay<'c> {
     interrupted: BTreeSet<&'c str>,
 }
 
-/// A text, or a call with its result. The item is sent at the position of the entry with the index.
+/// A text, a medium, or a call with its result. The item is sent at the position of the entry with the index.
 enum Item {
     Text(usize, String),
-    Pair { index: usize, token: String, call: String, result: Option<String> },
+    Pair { index: usize, token: String, call: String, result: Option<(usize, String)> },
 }
 
 /// Returns whether an item has the result of the tool that has ended a run.
 fn ends_run(item: &Item) -> bool {
     match item {
         // A sentence about the arguments of the call may follow.
-        Item::Pair { token, result: Some(result), .. } => {
+        Item::Pair { token, result: Some((_, result)), .. } => {
             result.starts_with(&format!("stopped {token}"))
         }
         Item::Pair { .. } | Item::Text(..) => false,
     }
 }
 
+/// Returns the items of a message of the user: its text and its media.
+fn of_user(index: usize, text: &str, media: &[Medium]) -> Vec<Item> {
+    let texts = [text.to_owned()].into_iter().chain(media.iter().map(Medium::to_string));
+    texts.map(|text| Item::Text(index, format!("user: {text}"))).collect()
+}
+
 impl Replay<'_> {
-    fn user(&mut self, text: &str) {
+    fn user(&mut self, text: &str, media: &[Medium]) {
         self.close_round();
-        self.items.push(Item::Text(self.index, format!("user: {text}")));
+        self.items.extend(of_user(self.index, text, media));
         self.round = self.items.len();
     }
 
-    fn approver(&mut self, text: &str) {
-        let text = Item::Text(self.index, format!("user: {text}"));
+    fn approver(&mut self, message: &UserMessage) {
+        let items = of_user(self.index, &message.text, &message.media);
         let waits = |item: &Item| matches!(item, Item::Pair { result: None, .. });
         if self.items[self.round..].iter().any(waits) {
-            self.beside_approvals.push(text);
+            self.beside_approvals.extend(items);
         } else {
-            self.items.push(text);
+            self.items.extend(items);
         }
     }
 
@@ -146,7 +166,7 @@ impl Replay<'_> {
 
     fn results(&mut self, outcomes: &[Outcome], is_stored: bool) {
         for outcome in outcomes.iter().filter(|it| !(is_stored && it.hook == Hook::Drop)) {
-            let text = Some(outcome.text(is_stored));
+            let text = Some((self.index, outcome.text(is_stored)));
             let of_round = self.items[self.round..].iter_mut().find_map(|item| match item {
                 Item::Pair { token, result, .. } if *token == outcome.token => Some(result),
                 Item::Pair { .. } | Item::Text(..) => None,
@@ -164,12 +184,16 @@ impl Replay<'_> {
         self.items.append(&mut self.beside_approvals);
     }
 
-    fn shown(mut self) -> Vec<(usize, String)> {
+    fn shown(mut self) -> Vec<SentItem> {
         self.close_round();
         let shown = self.items.into_iter().filter_map(|item| match item {
-            Item::Text(index, text) => Some((index, text)),
+            Item::Text(index, text) => {
+                Some(SentItem { index: Some(index), result_index: Some(index), text })
+            }
             Item::Pair { index, call, result, .. } => {
-                Some((index, format!("{call} = {}", result?)))
+                let (result_index, result) = result?;
+                let text = format!("{call} = {result}");
+                Some(SentItem { index: Some(index), result_index: Some(result_index), text })
             }
         });
         shown.collect()

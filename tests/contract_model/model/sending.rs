@@ -17,7 +17,7 @@ use super::{
 use crate::contract_model::{
     approvals::Decision,
     case::{Attempt, Cut, How},
-    script,
+    media, script,
     tools::{Hook, Tool, ToolMask},
 };
 
@@ -182,7 +182,7 @@ impl Model<'_> {
             active_run.entries.clear();
             continues = self.take_input(&mut active_run, trace)?;
         } else if active_run.entries.len() == 1 && self.inputs[&run].has_text_after_results() {
-            active_run.entries.push(Entry::Text(script::input_text(run)));
+            active_run.entries.push(Entry::Text(script::input(self.case, run)));
         }
         while continues {
             self.show(&active_run, trace);
@@ -253,13 +253,13 @@ impl Model<'_> {
         active_run: &mut ActiveRun,
         trace: &mut Expected,
     ) -> Result<bool, End> {
-        let text = script::input_text(active_run.run);
+        let message = script::input(self.case, active_run.run);
         match self.inputs[&active_run.run].clone() {
-            RunInput::Text => active_run.entries.push(Entry::Text(text)),
+            RunInput::Text => active_run.entries.push(Entry::Text(message)),
             RunInput::Results { tokens, has_text, from_record } => {
                 let outcomes = tokens.iter().map(|token| self.late(token, from_record)).collect();
                 active_run.entries.push(Entry::Results(outcomes));
-                active_run.entries.extend(has_text.then_some(Entry::Text(text)));
+                active_run.entries.extend(has_text.then_some(Entry::Text(message)));
             }
             RunInput::Approvals { answers, has_text } => {
                 let chosen = self.chosen_batches(active_run.run)?;
@@ -286,8 +286,8 @@ impl Model<'_> {
                 if let Some(refused) = self.with_changed_arguments(&calls) {
                     return Err(refused);
                 }
-                let text = has_text.then_some(text);
-                active_run.entries.push(Entry::Approvals { answers, text });
+                let message = has_text.then_some(message);
+                active_run.entries.push(Entry::Approvals { answers, message });
                 let executed = self.execute(calls, self.tools, trace);
                 let continues = executed.end.is_none();
                 if !executed.outcomes.is_empty() {
@@ -381,7 +381,11 @@ impl Model<'_> {
     fn late(&self, token: &str, from_record: bool) -> Outcome {
         match self.in_record_alone.get(token).filter(|_| from_record) {
             Some(outcome) => Outcome { hook: Hook::None, ..outcome.stored() },
-            None => Outcome::new(token, format!("late {token}"), "ok"),
+            None => {
+                let medium = media::of_caller(self.case, token).map(|medium| medium.to_string());
+                let text = format!("late {token}{}", medium.unwrap_or_default());
+                Outcome::new(token, text, "ok")
+            }
         }
     }
 
@@ -422,9 +426,10 @@ impl Model<'_> {
                     None => call.text(matches!(call.form, Form::Request(_))),
                 });
                 self.tools = self.tools_then.take().unwrap_or(self.tools);
+                let medium = media::of_tool(self.case, token);
                 outcomes.push(match call.form {
-                    Form::Request(_) => Outcome::of_approved(&call, &decision),
-                    Form::Call => Outcome::of_tool(&call),
+                    Form::Request(_) => Outcome::of_approved(&call, &decision, medium),
+                    Form::Call => Outcome::of_tool(&call, medium),
                 });
                 ends |= call.tool == Tool::Stop;
                 stops |= call.tool == Tool::Halt;
@@ -464,7 +469,9 @@ impl Model<'_> {
         let stored = &active_run.entries[..active_run.resumed];
         let interrupted = self.interrupted(&self.history[..begins], stored);
         let summary = active_run.summary.as_ref();
-        trace.shown.push(replay(before.chain(own), &interrupted, summary, usize::MAX));
+        let shown = replay(before.chain(own), &interrupted, summary);
+        let shown = self.without_old_media(shown, begins);
+        trace.shown.push(shown.into_iter().map(|shown| shown.text).collect());
     }
 
     /// Returns the calls of rounds that ended their run, without the replay detecting this end. The

@@ -8,10 +8,11 @@ use super::{
     Model, RunInput,
     entry::{Entry, Form},
     outcomes,
-    replay::replay,
+    replay::{SentItem, replay},
 };
 use crate::contract_model::{
-    case::{Limit, SummaryChange},
+    case::{Case, Limit, SummaryChange},
+    script::{self, UserMessage},
     summaries::{PROMPT, Written, added_text, request_text, written},
     tools::Hook,
 };
@@ -31,7 +32,7 @@ pub(super) struct InForce {
     pub(super) text: String,
 }
 
-/// Limits what the next summary covers. Sizes are numbers of texts and results.
+/// Limits what the next summary covers. Sizes are numbers of texts, media and results.
 struct Limits {
     /// The number of the newest turns that are not covered.
     turns: usize,
@@ -94,15 +95,15 @@ impl Model<'_> {
         stored: usize,
     ) -> Vec<Vec<String>> {
         let Some(limit) = self.case.summarize else { return Vec::new() };
-        let own = if stored == 0 { self.inputs[&run].size() } else { 0 };
+        let own = if stored == 0 { self.inputs[&run].size(self.case, run) } else { 0 };
         let all = begins + stored;
-        let size = self.shown(all, all).len() + own;
+        let size = self.shown(all).len() + own;
         if size <= limit.size {
             return Vec::new();
         }
         let kept = (limit.size / 2).saturating_sub(own);
         let limits = Limits { turns: limit.turns, kept, covered: limit.size };
-        self.make_summaries(begins, all, &limits).0
+        self.make_summaries(begins, all, Some(begins), &limits).0
     }
 
     /// Adds or removes summaries between two attempts.
@@ -111,7 +112,7 @@ impl Model<'_> {
         match change {
             SummaryChange::Make(Limit { size, turns }) => {
                 let limits = Limits { turns, kept: usize::MAX, covered: size };
-                let (requests, failed) = self.make_summaries(all, all, &limits);
+                let (requests, failed) = self.make_summaries(all, all, None, &limits);
                 Changed::Made { requests, failed }
             }
             SummaryChange::Add { end } => {
@@ -146,11 +147,13 @@ impl Model<'_> {
     }
 
     /// Makes summaries of the entries before `end`, until no further turn may be covered. Returns
-    /// the requests to the service that writes summaries, and whether the service has failed.
+    /// the requests to the service that writes summaries, and whether the service has failed. A
+    /// request of a run whose entries begin at `of_run` contains no old media.
     fn make_summaries(
         &mut self,
         end: usize,
         all: usize,
+        of_run: Option<usize>,
         limits: &Limits,
     ) -> (Vec<Vec<String>>, bool) {
         let mut requests = Vec::new();
@@ -159,7 +162,12 @@ impl Model<'_> {
             let Some(covers) = self.next_to_cover(covered, end, limits) else {
                 return (requests, false);
             };
-            let mut request = self.shown(all, covers);
+            let mut shown = self.shown(all);
+            if let Some(begins) = of_run {
+                shown = self.without_old_media(shown, begins);
+            }
+            shown.retain(|shown| shown.index.is_none_or(|index| index < covers));
+            let mut request: Vec<_> = shown.into_iter().map(|shown| shown.text).collect();
             request.push(format!("user: {PROMPT}"));
             requests.push(request);
             self.written += 1;
@@ -170,12 +178,11 @@ impl Model<'_> {
         }
     }
 
-    /// Returns the messages of a request for the entries before `end`, in a conversation of `all`
-    /// entries.
-    fn shown(&self, all: usize, end: usize) -> Vec<String> {
+    /// Returns the first `all` entries as a request contains them.
+    fn shown(&self, all: usize) -> Vec<SentItem> {
         let stored = &self.history[..all];
         let entries = stored.iter().enumerate().map(|(index, (_, entry))| (index, entry, true));
-        replay(entries, &self.interrupted(stored, &[]), self.in_force().as_ref(), end)
+        replay(entries, &self.interrupted(stored, &[]), self.in_force().as_ref())
     }
 
     /// Returns the number of entries that the next summary covers. The entries before `covered` are
@@ -248,23 +255,33 @@ impl Model<'_> {
     }
 }
 
-impl RunInput {
-    /// Returns the number of texts and results.
+impl UserMessage {
+    /// Returns the number of texts and media.
     fn size(&self) -> usize {
+        1 + self.media.len()
+    }
+}
+
+impl RunInput {
+    /// Returns the number of texts, media and results.
+    fn size(&self, case: &Case, run: usize) -> usize {
+        let message = script::input(case, run).size();
+        let of_message = |has_text: &bool| if *has_text { message } else { 0 };
         match self {
-            Self::Text => 1,
-            Self::Approvals { has_text, .. } => usize::from(*has_text),
-            Self::Results { tokens, has_text, .. } => tokens.len() + usize::from(*has_text),
+            Self::Text => message,
+            Self::Approvals { has_text, .. } => of_message(has_text),
+            Self::Results { tokens, has_text, .. } => tokens.len() + of_message(has_text),
         }
     }
 }
 
 impl Entry {
-    /// Returns the number of texts and results in the stored form of the entry.
+    /// Returns the number of texts, media and results in the stored form of the entry.
     fn size(&self) -> usize {
         match self {
-            Self::Text(_) | Self::Queued(_) => 1,
-            Self::Approvals { text, .. } => usize::from(text.is_some()),
+            Self::Text(message) => message.size(),
+            Self::Queued(_) => 1,
+            Self::Approvals { message, .. } => message.as_ref().map_or(0, UserMessage::size),
             Self::Answer(answers) => answers.iter().filter(|it| it.text.is_some()).count(),
             Self::Results(outcomes) => outcomes.iter().filter(|it| it.hook != Hook::Drop).count(),
         }
