@@ -11,6 +11,7 @@ use tower_chat_testkit::Rng;
 
 use crate::contract_model::{
     approvals::ApprovalInput,
+    compaction::{ItemPlan, Service},
     features::Features,
     media::{Kind, MediaLimit},
     tools::{Tool, ToolMask},
@@ -20,6 +21,8 @@ use crate::contract_model::{
 const OTHER_ARGUMENTS: u64 = 1;
 /// A number that is combined with the seed for the generator of media.
 const MEDIA: u64 = 2;
+/// A number that is combined with the seed for the generator of summaries by services.
+const COMPACTION: u64 = 3;
 
 /// A conversation: the layers of its stack, and its steps.
 #[derive(Debug, Clone)]
@@ -106,6 +109,8 @@ pub(crate) struct AnswerPlan {
     pub(crate) ids: Ids,
     /// The change of the registered tools, if any.
     pub(crate) tools_then: Option<ToolChange>,
+    /// The summary of the earlier messages in the answer, if any.
+    pub(crate) compaction: Option<ItemPlan>,
 }
 
 #[derive(Debug, Clone)]
@@ -146,6 +151,7 @@ pub(crate) struct Attempt {
     pub(crate) restarts: bool,
     /// A change of the summaries after the attempt.
     pub(crate) summary: Option<SummaryChange>,
+    pub(crate) service: Service,
 }
 
 /// The service call at which an attempt is cut off, if the attempt reaches it.
@@ -201,7 +207,29 @@ impl Case {
         if features.media {
             case.add_media(&mut Rng::of(seed ^ MEDIA, number));
         }
+        if features.compaction {
+            case.add_compaction(&mut Rng::of(seed ^ COMPACTION, number));
+        }
         case
+    }
+
+    /// Adds summaries by services to answers of a third of the cases. In half of these cases, the
+    /// service changes.
+    fn add_compaction(&mut self, rng: &mut Rng) {
+        if !rng.one_in(3) {
+            return;
+        }
+        let changes = rng.one_in(2);
+        for step in &mut self.steps {
+            for answer in &mut step.answers {
+                answer.compaction = rng.one_in(3).then(|| ItemPlan::random(rng));
+            }
+            for attempt in &mut step.attempts {
+                if changes && rng.one_in(3) {
+                    attempt.service = Service::Second;
+                }
+            }
+        }
     }
 
     /// Adds media to messages and results of half of the cases. Three quarters of these cases have
@@ -352,7 +380,14 @@ impl Step {
     fn probe(has_run_layer: bool) -> Self {
         let mode =
             if has_run_layer { PersistenceMode::PerRun } else { PersistenceMode::PerServiceCall };
-        let attempt = Attempt { mode, streamed: false, cut: None, restarts: true, summary: None };
+        let attempt = Attempt {
+            mode,
+            streamed: false,
+            cut: None,
+            restarts: true,
+            summary: None,
+            service: Service::First,
+        };
         Self {
             input: Input::Text,
             media: Vec::new(),
@@ -412,6 +447,9 @@ impl Step {
             if self.attempts[at].restarts {
                 with(&|step| step.attempts[at].restarts = false);
             }
+            if self.attempts[at].service != Service::First {
+                with(&|step| step.attempts[at].service = Service::First);
+            }
             if self.attempts[at].summary.is_some() {
                 with(&|step| step.attempts[at].summary = None);
             }
@@ -420,6 +458,9 @@ impl Step {
             with(&|step| drop(step.answers.remove(at)));
             if self.answers[at].tools_then.is_some() {
                 with(&|step| step.answers[at].tools_then = None);
+            }
+            if self.answers[at].compaction.is_some() {
+                with(&|step| step.answers[at].compaction = None);
             }
             if self.answers[at].ids != Ids::Distinct {
                 with(&|step| step.answers[at].ids = Ids::Distinct);
@@ -473,7 +514,7 @@ impl AnswerPlan {
             while_tool_runs: rng.one_in(2),
         });
         let ids = if features.any_ids { ids } else { Ids::Distinct };
-        Self { messages, ids, tools_then }
+        Self { messages, ids, tools_then, compaction: None }
     }
 }
 
@@ -501,7 +542,8 @@ impl Attempt {
         };
         let is_cut = features.failures && rng.one_in(4);
         let cut = is_cut.then(|| Cut { at_call: rng.below(3), how: How::random(rng, features) });
-        Self { mode, streamed: rng.one_in(2), cut, restarts: rng.one_in(4), summary: None }
+        let (streamed, restarts) = (rng.one_in(2), rng.one_in(4));
+        Self { mode, streamed, cut, restarts, summary: None, service: Service::First }
     }
 }
 

@@ -294,6 +294,7 @@ impl<'a> Driver<'a> {
             self.client = client(self.case, &self.world, &self.store, self.windowed);
         }
         self.world.begin(attempt.cut);
+        self.world.use_service(attempt.service);
         let expected = self.model.send(run, attempt);
         let mut request =
             ChatRequest::new(messages.iter().cloned().collect::<tower_chat::message::Messages>())

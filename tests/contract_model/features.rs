@@ -41,6 +41,8 @@ pub(crate) struct Features {
     pub(crate) other_arguments: bool,
     /// Whether messages and results may contain media, with or without a policy for old media.
     pub(crate) media: bool,
+    /// Whether answers may contain a summary by their service, and the service may change.
+    pub(crate) compaction: bool,
 }
 
 impl Features {
@@ -79,6 +81,7 @@ impl Features {
             summaries: has("summaries", true),
             other_arguments: has("other_arguments", true),
             media: has("media", true),
+            compaction: has("compaction", true),
         }
     }
 

@@ -8,6 +8,7 @@
 //!   mode, run ids that are used again
 //! - messages that tools queue, and runs that tools stop
 //! - copies of conversations with pending approvals
+//! - answers in which the service has summarized the earlier messages, and changes of the service
 //! - pictures and documents in messages of the user and in results, with a policy by which old ones
 //!   are not sent again
 //! - summaries: of conversations above a limit, on request, added to the store, and removed
@@ -31,6 +32,7 @@
 
 mod approvals;
 mod case;
+mod compaction;
 mod drive;
 mod features;
 mod media;
@@ -144,6 +146,11 @@ fn the_model_of_the_contract_finds_planted_lost_arguments() {
 #[test]
 fn the_model_of_the_contract_finds_a_planted_old_medium() {
     is_found(Fault::OldMediumSent);
+}
+
+#[test]
+fn the_model_of_the_contract_finds_a_planted_lost_issuer() {
+    is_found(Fault::LostIssuer);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tower_chat::{
     validate::validate_messages,
 };
 
-use crate::contract_model::{approvals::Decision, media, tools::token_in};
+use crate::contract_model::{approvals::Decision, compaction, media, tools::token_in};
 
 /// Returns the texts of a request, and its calls with their results.
 ///
@@ -36,6 +36,10 @@ pub(crate) fn shown(messages: &Messages) -> Result<Vec<String>, String> {
                 }
                 Part::Media(medium) if !is_assistant => {
                     items.push((format!("user: {}", media::shown(medium)), Some(String::new())))
+                }
+                Part::Native(native) if is_assistant => {
+                    let text = compaction::text(native);
+                    items.push((format!("assistant: {text}"), Some(String::new())));
                 }
                 Part::ToolCall(call) => {
                     let id = call.id.clone().filter(|id| !id.is_empty());
@@ -85,6 +89,7 @@ pub(crate) fn texts<'m>(
         let parts = message.parts.iter().map(|part| match part {
             Part::Text(text) => format!("text {}", text.text),
             Part::Media(medium) => format!("media {}", media::shown(medium)),
+            Part::Native(native) => compaction::text(native),
             Part::ToolCall(call) => format!("call {}({})", call.name, call.arguments),
             Part::ToolResult(result) => format!("result {}", result_text(result)),
             Part::ApprovalRequest(request) => {

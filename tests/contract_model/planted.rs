@@ -37,6 +37,8 @@ pub(crate) enum Fault {
     CopiedApproval,
     /// The arguments of a decision are not stored with the decision.
     LostArguments,
+    /// The service that has created an item of an answer is not stored.
+    LostIssuer,
     /// The media of one more turn, or one more medium, are sent again.
     OldMediumSent,
     /// A summary is sent in place of the messages that it covers, and of the next message.
@@ -142,13 +144,25 @@ fn bare(write: &Write) -> Write {
 }
 
 fn without_arguments(write: &Write) -> Write {
+    with_changed_parts(write, |part| {
+        if let Part::ApprovalResponse(decision) = part {
+            decision.arguments = None;
+        }
+    })
+}
+
+fn without_issuer(write: &Write) -> Write {
+    with_changed_parts(write, |part| {
+        if let Part::Native(native) = part {
+            native.issuer = None;
+        }
+    })
+}
+
+fn with_changed_parts(write: &Write, change: impl Fn(&mut Part)) -> Write {
     let messages = write.messages().iter().map(|message| {
         let mut message = Message::clone(message);
-        for part in &mut message.parts {
-            if let Part::ApprovalResponse(decision) = part {
-                decision.arguments = None;
-            }
-        }
+        message.parts.iter_mut().for_each(&change);
         Arc::new(message)
     });
     rebuilt(write, messages.collect(), write.tools().to_vec())
@@ -207,6 +221,7 @@ impl StoreWrapper for Process {
             Some(Fault::LostQueue) => unqueued,
             Some(Fault::LostInput) => bare,
             Some(Fault::LostArguments) => without_arguments,
+            Some(Fault::LostIssuer) => without_issuer,
             Some(
                 Fault::LostHook
                 | Fault::PartialAnswer

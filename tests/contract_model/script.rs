@@ -2,6 +2,7 @@
 
 use crate::contract_model::{
     case::{AnswerPlan, Case, Ids},
+    compaction::{self, Service},
     media::{self, Medium},
     tools::Tool,
 };
@@ -9,6 +10,8 @@ use crate::contract_model::{
 pub(crate) struct Scripted {
     pub(crate) text: Option<String>,
     pub(crate) calls: Vec<ScriptedCall>,
+    /// The summary of the earlier messages, if any.
+    pub(crate) compaction: Option<compaction::Item>,
 }
 
 pub(crate) struct ScriptedCall {
@@ -31,14 +34,18 @@ pub(crate) fn input(case: &Case, run: usize) -> UserMessage {
     UserMessage { text: format!("u{run}"), media: media::of_input(case, run) }
 }
 
-pub(crate) fn answer(case: &Case, run: usize, index: usize) -> Vec<Scripted> {
+/// Returns the messages of an answer of this service.
+pub(crate) fn answer(case: &Case, run: usize, index: usize, service: Service) -> Vec<Scripted> {
     match case.steps[run].answers.get(index) {
-        Some(plan) => of_plan(plan, run, index),
-        None => vec![Scripted { text: Some(format!("a{run}_{index}_0")), calls: Vec::new() }],
+        Some(plan) => of_plan(plan, run, index, service),
+        None => {
+            let text = Some(format!("a{run}_{index}_0"));
+            vec![Scripted { text, calls: Vec::new(), compaction: None }]
+        }
     }
 }
 
-fn of_plan(plan: &AnswerPlan, run: usize, index: usize) -> Vec<Scripted> {
+fn of_plan(plan: &AnswerPlan, run: usize, index: usize, service: Service) -> Vec<Scripted> {
     let mut next = 0;
     let message = |(of, message): (usize, &crate::contract_model::case::MessagePlan)| {
         let calls = message.calls.iter().map(|tool| {
@@ -47,7 +54,14 @@ fn of_plan(plan: &AnswerPlan, run: usize, index: usize) -> Vec<Scripted> {
             ScriptedCall { id: id(plan.ids, &token, next - 1), token, tool: *tool }
         });
         let calls = calls.collect();
-        Scripted { text: message.has_text.then(|| format!("a{run}_{index}_{of}")), calls }
+        let item = plan.compaction.filter(|item| item.message % plan.messages.len().max(1) == of);
+        let compaction = item.map(|item| compaction::Item {
+            name: format!("s{run}_{index}"),
+            issuer: service,
+            is_last: item.is_last,
+        });
+        let text = message.has_text.then(|| format!("a{run}_{index}_{of}"));
+        Scripted { text, calls, compaction }
     };
     plan.messages.iter().enumerate().map(message).collect()
 }

@@ -15,6 +15,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::contract_model::{
     case::{Case, Cut, How},
+    compaction::Service,
     observe,
     planted::Fault,
     script::{self, Scripted},
@@ -37,6 +38,8 @@ struct State {
     answered: BTreeMap<usize, usize>,
     /// The service call at which the current attempt to execute a request is cut off.
     cut: Option<Cut>,
+    /// The service that answers the current attempt.
+    service: Option<Service>,
     /// The set of tools that becomes registered while the next tool runs.
     tools_then: Option<ToolMask>,
     seen: Seen,
@@ -92,6 +95,10 @@ impl World {
         let mut state = self.state();
         state.cut = cut;
         state.seen = Seen::default();
+    }
+
+    pub(crate) fn use_service(&self, service: Service) {
+        self.state().service = Some(service);
     }
 
     pub(crate) fn take_seen(&self) -> Seen {
@@ -171,10 +178,11 @@ impl World {
         };
         let mut state = self.state();
         let call = state.seen.shown.len();
-        state.seen.shown.push(observe::shown(request.messages()));
+        let service = state.service.unwrap_or(Service::First);
+        state.seen.shown.push(observe::shown(&service.received(request)));
         let cut = state.cut.filter(|cut| cut.at_call == call).map(|cut| cut.how);
         let index = state.answered.get(&run).copied().unwrap_or_default();
-        let answer = script::answer(&self.0.case, run, index);
+        let answer = script::answer(&self.0.case, run, index, service);
         let step = Step::answer(answer.into_iter().map(message), Finish::stop());
         match cut {
             Some(How::Fails) => return Step::error("overloaded"),
@@ -205,6 +213,10 @@ fn message(answer: Scripted) -> Message {
         asked.id = call.id;
         Part::ToolCall(asked)
     }));
+    if let Some(item) = answer.compaction {
+        let position = if item.is_last { parts.len() } else { 0 };
+        parts.insert(position, item.part());
+    }
     let mut message = Message::assistant("");
     message.parts = parts;
     message

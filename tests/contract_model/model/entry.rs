@@ -3,6 +3,7 @@
 
 use crate::contract_model::{
     approvals::{Decision, report},
+    compaction,
     media::Medium,
     script::UserMessage,
     tools::{
@@ -28,6 +29,8 @@ pub(crate) enum Entry {
 pub(crate) struct AnswerMessage {
     pub(super) text: Option<String>,
     pub(super) calls: Vec<Call>,
+    /// The summary of the earlier messages, if any.
+    pub(super) compaction: Option<compaction::Item>,
 }
 
 #[derive(Debug, Clone)]
@@ -109,7 +112,11 @@ impl Entry {
                         Form::Call => format!("call {}", call.text(is_stored)),
                         Form::Request(needs) => format!("ask {} {needs}", call.text(is_stored)),
                     });
-                    message("assistant", answer.text.iter().map(text).chain(calls).collect())
+                    let mut parts: Vec<_> = answer.text.iter().map(text).chain(calls).collect();
+                    if let Some(item) = &answer.compaction {
+                        parts.insert(if item.is_last { parts.len() } else { 0 }, item.text());
+                    }
+                    message("assistant", parts)
                 });
                 answers.collect()
             }

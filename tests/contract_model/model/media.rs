@@ -45,7 +45,8 @@ impl Model<'_> {
             if is_input && (begins || run_of_turn.is_none()) {
                 run_of_turn = run;
             }
-            after_answer = shown.text.starts_with("assistant: ");
+            let follows_calls = shown.compaction.as_ref().is_some_and(|it| it.follows_calls);
+            after_answer = shown.text.starts_with("assistant: ") && !follows_calls;
         }
         turns
     }

@@ -6,6 +6,7 @@
 //! discarded, and its staged entries are not visible. An attempt sends the request of a run once. A
 //! hook of a tool changes or drops what is stored of a call.
 
+mod compaction;
 mod entry;
 mod media;
 mod replay;
@@ -24,6 +25,7 @@ use self::{
 use crate::contract_model::{
     approvals::Decision,
     case::Case,
+    compaction::Service,
     tools::{Hook, ToolMask},
 };
 
@@ -46,6 +48,8 @@ pub(crate) struct Model<'a> {
     answered: BTreeMap<usize, usize>,
     tools: ToolMask,
     tools_then: Option<ToolMask>,
+    /// The service that answers the current attempt.
+    service: Service,
     /// The summaries. Each covers more entries than the one before.
     summaries: Vec<Summary>,
     /// The number of requests that the service that writes summaries has received.
@@ -126,6 +130,7 @@ impl<'a> Model<'a> {
             answered: BTreeMap::new(),
             tools: ToolMask::ALL,
             tools_then: None,
+            service: Service::First,
             summaries: Vec::new(),
             written: 0,
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    compaction::Compaction,
     entry::{AnswerMessage, Entry, Outcome},
     summaries::InForce,
 };
@@ -43,6 +44,7 @@ pub(super) fn replay<'e>(
         index: None,
         result_index: None,
         text: summary.text.clone(),
+        compaction: None,
     });
     summary.into_iter().chain(shown).collect()
 }
@@ -54,6 +56,8 @@ pub(super) struct SentItem {
     /// The index of the entry with the result of the call. Equal to `index` if this is no call.
     pub(super) result_index: Option<usize>,
     pub(super) text: String,
+    /// The summary of the earlier messages, if this is one.
+    pub(super) compaction: Option<Compaction>,
 }
 
 #[derive(Default)]
@@ -74,9 +78,11 @@ struct Replay<'c> {
     interrupted: BTreeSet<&'c str>,
 }
 
-/// A text, a medium, or a call with its result. The item is sent at the position of the entry with the index.
+/// A text, a medium, or a call with its result. The item is sent at the position of the entry with
+/// the index.
 enum Item {
     Text(usize, String),
+    Compaction { index: usize, compaction: Compaction, tokens: Vec<String> },
     Pair { index: usize, token: String, call: String, result: Option<(usize, String)> },
 }
 
@@ -87,7 +93,7 @@ fn ends_run(item: &Item) -> bool {
         Item::Pair { token, result: Some((_, result)), .. } => {
             result.starts_with(&format!("stopped {token}"))
         }
-        Item::Pair { .. } | Item::Text(..) => false,
+        Item::Pair { .. } | Item::Text(..) | Item::Compaction { .. } => false,
     }
 }
 
@@ -122,14 +128,46 @@ impl Replay<'_> {
             let index = self.index;
             let text = answer.text.iter();
             let text = text.map(|text| Item::Text(index, format!("assistant: {text}")));
-            self.items.extend(text);
-            for call in answer.calls.iter().filter(|call| !(is_stored && call.hook == Hook::Drop)) {
+            let calls = answer.calls.iter();
+            let calls = calls.filter(|call| !(is_stored && call.hook == Hook::Drop));
+            let compaction = answer.compaction.as_ref().map(|item| Item::Compaction {
+                index,
+                compaction: Compaction {
+                    item: item.clone(),
+                    follows_text: item.is_last && answer.text.is_some(),
+                    precedes_text: !item.is_last && answer.text.is_some(),
+                    follows_calls: item.is_last && calls.clone().next().is_some(),
+                },
+                tokens: calls.clone().map(|call| call.token.clone()).collect(),
+            });
+            let (first, last) = match &answer.compaction {
+                Some(item) if item.is_last => (None, compaction),
+                _ => (compaction, None),
+            };
+            self.items.extend(first.into_iter().chain(text));
+            for call in calls {
                 let (token, call) = (call.token.clone(), call.text(is_stored));
                 self.calls.insert(token.clone(), call.clone());
                 self.items.push(Item::Pair { index, token, call, result: None });
             }
+            self.items.extend(last);
             self.messages.push(self.items.len());
         }
+    }
+
+    /// Returns whether a summary of the earlier messages is sent with its message. If calls of the
+    /// message have no result, they are removed, and then also an item that is the last part.
+    fn is_sent(&self, compaction: &Compaction, tokens: &[String]) -> bool {
+        let has_result = |token: &String| {
+            let of_message = self.items.iter().find_map(|item| match item {
+                Item::Pair { token: of, result, .. } if of == token => Some(result.is_some()),
+                _ => None,
+            });
+            of_message.unwrap_or(false)
+        };
+        let is_complete = tokens.iter().all(has_result);
+        let is_followed = compaction.precedes_text || tokens.iter().any(has_result);
+        is_complete || (!compaction.item.is_last && is_followed)
     }
 
     /// Ends the round. Results must directly follow the message with their calls. Messages of the
@@ -160,7 +198,7 @@ impl Replay<'_> {
     fn is_interrupted(&self, item: &Item) -> bool {
         match item {
             Item::Pair { token, result: None, .. } => self.interrupted.contains(&**token),
-            Item::Pair { .. } | Item::Text(..) => false,
+            Item::Pair { .. } | Item::Text(..) | Item::Compaction { .. } => false,
         }
     }
 
@@ -169,7 +207,7 @@ impl Replay<'_> {
             let text = Some((self.index, outcome.text(is_stored)));
             let of_round = self.items[self.round..].iter_mut().find_map(|item| match item {
                 Item::Pair { token, result, .. } if *token == outcome.token => Some(result),
-                Item::Pair { .. } | Item::Text(..) => None,
+                Item::Pair { .. } | Item::Text(..) | Item::Compaction { .. } => None,
             });
             match of_round {
                 Some(result) => *result = text,
@@ -186,14 +224,27 @@ impl Replay<'_> {
 
     fn shown(mut self) -> Vec<SentItem> {
         self.close_round();
-        let shown = self.items.into_iter().filter_map(|item| match item {
+        let is_removed = |item: &Item| match item {
+            Item::Compaction { compaction, tokens, .. } => !self.is_sent(compaction, tokens),
+            Item::Text(..) | Item::Pair { .. } => false,
+        };
+        let removed: Vec<bool> = self.items.iter().map(is_removed).collect();
+        let items = self.items.into_iter().zip(removed).filter(|(_, is_removed)| !is_removed);
+        let shown = items.filter_map(|(item, _)| match item {
             Item::Text(index, text) => {
-                Some(SentItem { index: Some(index), result_index: Some(index), text })
+                let (index, compaction) = (Some(index), None);
+                Some(SentItem { index, result_index: index, text, compaction })
+            }
+            Item::Compaction { index, compaction, .. } => {
+                let text = format!("assistant: {}", compaction.item.text());
+                let (index, compaction) = (Some(index), Some(compaction));
+                Some(SentItem { index, result_index: index, text, compaction })
             }
             Item::Pair { index, call, result, .. } => {
                 let (result_index, result) = result?;
                 let text = format!("{call} = {result}");
-                Some(SentItem { index: Some(index), result_index: Some(result_index), text })
+                let (index, result_index) = (Some(index), Some(result_index));
+                Some(SentItem { index, result_index, text, compaction: None })
             }
         });
         shown.collect()

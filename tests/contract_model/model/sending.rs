@@ -9,6 +9,7 @@ use tower_chat::PersistenceMode;
 
 use super::{
     End, Expected, Model, OpenRun, RunInput,
+    compaction::received,
     entry::{AnswerMessage, Call, Entry, Form, Outcome},
     outcomes,
     replay::replay,
@@ -85,6 +86,7 @@ impl ActiveRun {
 impl Model<'_> {
     pub(crate) fn send(&mut self, run: usize, attempt: &Attempt) -> Expected {
         let mut expected = Expected::default();
+        self.service = attempt.service;
         let end = self.sent(run, attempt, &mut expected).unwrap_or_else(|end| end);
         expected.end = Some(end);
         expected
@@ -470,7 +472,7 @@ impl Model<'_> {
         let interrupted = self.interrupted(&self.history[..begins], stored);
         let summary = active_run.summary.as_ref();
         let shown = replay(before.chain(own), &interrupted, summary);
-        let shown = self.without_old_media(shown, begins);
+        let shown = received(self.without_old_media(shown, begins), self.service);
         trace.shown.push(shown.into_iter().map(|shown| shown.text).collect());
     }
 
@@ -509,7 +511,7 @@ impl Model<'_> {
         if let Some(change) = change.filter(|change| !change.while_tool_runs) {
             self.tools = change.tools;
         }
-        let scripted = script::answer(self.case, run, index);
+        let scripted = script::answer(self.case, run, index, self.service);
         let kinds: Vec<Tool> =
             scripted.iter().flat_map(|answer| answer.calls.iter().map(|call| call.tool)).collect();
         let needs = |tool: &Tool| !is_last_call && tools.has(*tool) && tool.needs_approval();
@@ -529,6 +531,7 @@ impl Model<'_> {
         };
         let answers = scripted.into_iter().map(|answer| AnswerMessage {
             text: answer.text,
+            compaction: answer.compaction,
             calls: answer.calls.into_iter().map(call).collect(),
         });
         let answers: Vec<AnswerMessage> = answers.collect();

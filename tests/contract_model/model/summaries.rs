@@ -97,7 +97,8 @@ impl Model<'_> {
         let Some(limit) = self.case.summarize else { return Vec::new() };
         let own = if stored == 0 { self.inputs[&run].size(self.case, run) } else { 0 };
         let all = begins + stored;
-        let size = self.shown(all).len() + own;
+        let is_counted = |sent: &&SentItem| sent.compaction.is_none();
+        let size = self.shown(all).iter().filter(is_counted).count() + own;
         if size <= limit.size {
             return Vec::new();
         }
