@@ -7,6 +7,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tower_chat_core::{MediaSource, Message, Part, Role};
 
+use super::repeated_input::is_instruction;
+
 /// The metadata key of the digest in the first stored message of a run.
 const INPUT_DIGEST: &str = "run_input";
 
@@ -103,8 +105,8 @@ pub(super) fn differs(
 /// system messages.
 fn begins_with_roles(input: &[Arc<Message>], added: &[Arc<Message>]) -> bool {
     let roles = |messages: &[Arc<Message>]| -> Vec<Role> {
-        let roles = messages.iter().map(|message| message.role);
-        roles.filter(|role| *role != Role::System).collect()
+        let others = messages.iter().filter(|message| !is_instruction(message));
+        others.map(|message| message.role).collect()
     };
     roles(input).starts_with(&roles(added))
 }

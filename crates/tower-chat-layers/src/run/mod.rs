@@ -47,6 +47,7 @@ mod redact;
 mod refusals;
 pub(crate) mod refused_content;
 mod repeated;
+mod repeated_input;
 mod retained;
 mod run_end;
 mod service_call;

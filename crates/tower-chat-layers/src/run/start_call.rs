@@ -13,6 +13,7 @@ use super::{
     log::RunLog,
     model_request::{joined, own_messages},
     repeated::take_observed,
+    repeated_input::repeated_len,
     run_end::{is_complete, response_at_end},
     service_call::{OpenCall, StoredCall, submit_again},
 };
@@ -58,7 +59,9 @@ pub(crate) fn start_call(
         Some(Attempt::Unanswered { unsubmitted }) => unsubmitted.clone(),
         // The first request of a resumed run begins with the stored messages.
         None if ordinal == Some(0) && log.is_alone => {
-            own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
+            let mut own = own_messages(request);
+            own.drain(..repeated_len(&log.conversation.added, &own));
+            own
         }
         None => match unsubmitted(run, &mut log, request)? {
             NewOfCall::Messages(own) => own,

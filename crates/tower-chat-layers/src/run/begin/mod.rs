@@ -49,6 +49,7 @@ use super::{
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
     recording::Recording,
     repeated::{Caller, ObservedAlone, Stored, observe_alone, take_new, take_observed},
+    repeated_input::input_len,
     run_end::recorded_end,
     service_id::agreed_service_id,
     stored_messages::{RunInStore, stored_of_run},
@@ -449,7 +450,8 @@ impl RunBuilder<'_> {
         }
         let call_records = self.call_records(history, &added, &own).await?;
         let unsaved = store.handle().unsaved(key);
-        let journal = self.journal(opened, history, &own, visible, prior_rows);
+        let input = input_len(&added, &own).saturating_sub(visible);
+        let journal = self.journal(opened, history, (input, visible), prior_rows);
         let conversation = self.loaded_conversation(opened, read, added);
         Ok(RunLog {
             is_alone: self.caller == Caller::ServiceCall,
@@ -551,12 +553,12 @@ impl RunBuilder<'_> {
     }
 
     /// Returns the journal of a journaled run. Readers see the first `visible` messages of the run.
+    /// The next `input` messages are staged and belong to its input.
     fn journal(
         &self,
         opened: &OpenedHead,
         history: &History,
-        own: &[Arc<Message>],
-        visible: usize,
+        (input, visible): (usize, usize),
         prior_rows: Vec<ToolRecord>,
     ) -> Option<Box<Journal>> {
         if self.stored_as() != PersistenceMode::Journaled {
@@ -565,7 +567,7 @@ impl RunBuilder<'_> {
         let holder = self.settings.store.handle().holder();
         let (length, now) = (self.settings.lease_length(), self.settings.clock.now());
         Some(Box::new(match &opened.resumed {
-            Some(content) => Journal::resuming(holder, length, now, content, own, visible)
+            Some(content) => Journal::resuming(holder, length, now, content, input, visible)
                 .with_deferred(prior_rows),
             None => Journal::new(holder, length, now, history.head.revision.sequence),
         }))

@@ -13,6 +13,7 @@ use crate::{
         history_in_request::HistoryInRequest,
         log::RunLog,
         model_request::{joined, own_messages},
+        repeated_input::repeated_len,
     },
 };
 
@@ -26,12 +27,11 @@ pub(crate) fn open_request(
     mut request: ChatRequest,
 ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
     let mut log = run.log();
-    let mut own = log.number(0, log.input(&request), run.clock().whole_milliseconds());
-    // The stored messages of a resumed run begin with its input or, if the service stores the
-    // history, with results of approved calls.
-    let stored: HashSet<_> = log.conversation.added.iter().map(|added| added.id).collect();
-    let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
-    own.drain(..own.iter().take_while(is_stored).count());
+    let mut own = log.input(&request);
+    let repeated = repeated_len(&log.conversation.added, &own);
+    own.drain(..repeated);
+    let first = if repeated == 0 { 0 } else { log.conversation.assigned_ids };
+    let own = log.number(first, own, run.clock().whole_milliseconds());
     request.history_owner = log.conversation.service_id.clone().map(HistoryOwner::Service);
     log.calls.prepended = request.history();
     match run.write_point() {

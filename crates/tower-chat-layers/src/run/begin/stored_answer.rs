@@ -10,10 +10,10 @@ use crate::{
     replay::ended_by,
     run::{
         Run, ServiceCall,
-        journaled::input_of,
         log::RunLog,
         partial_text::is_partial_response,
         repeated::last_answer,
+        repeated_input::input_len,
         run_end::{as_answered, is_complete, response_at_end},
     },
 };
@@ -117,6 +117,6 @@ fn as_last_response(mut answer: Answer) -> Answer {
 impl RunLog {
     /// Returns how many of the messages of the run belong to its input.
     fn input_len(&self, request: &ChatRequest) -> usize {
-        input_of(&self.conversation.added, &self.input(request))
+        input_len(&self.conversation.added, &self.input(request))
     }
 }

@@ -65,14 +65,3 @@ impl InterruptedRun {
         Self { response, calls, rounds: 0, tool_calls }
     }
 }
-
-/// Returns how many of the messages `added` of a run belong to its input. `own` contains the
-/// messages of the request, or nothing if the request only resumes the run. The input then ends
-/// before the first answer.
-pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
-    if own.is_empty() {
-        added.iter().take_while(|message| message.role != Role::Assistant).count()
-    } else {
-        own.len().min(added.len())
-    }
-}

@@ -7,15 +7,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tower_chat_core::{
-    Message,
-    store::{
-        Lease, LeaseEnd, ServiceIdChange,
-        author::{Close, OpenRunContent, RecordedResult, Staged, ToolRecord, Write},
-    },
+use tower_chat_core::store::{
+    Lease, LeaseEnd, ServiceIdChange,
+    author::{Close, OpenRunContent, RecordedResult, Staged, ToolRecord, Write},
 };
 
-use super::interrupted::{InterruptedRun, input_of};
+use super::interrupted::InterruptedRun;
 use crate::{run::partial_text::PartialText, tool::CallOfRun};
 
 /// The state of a journaled run's staged messages.
@@ -86,24 +83,22 @@ impl Journal {
         }
     }
 
-    /// Creates the journal of a new attempt. `visible` is the number of the run's messages that an
-    /// earlier attempt in another mode has already added to the history.
+    /// Creates the journal of a new attempt. `input` is the number of staged messages that belong to
+    /// the input of the run, and `visible` the number of the run's messages that an earlier attempt
+    /// in another mode has already added to the history.
     pub(in crate::run) fn resuming(
         holder: u64,
         length: Duration,
         now: SystemTime,
         content: &OpenRunContent,
-        own: &[Arc<Message>],
+        input: usize,
         visible: usize,
     ) -> Self {
         let mut journal = Self::new(holder, length, now, content.open.visible);
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
         journal.stage = Stage::Open;
         journal.partial_text = PartialText::stored(content.open.partial_text.as_ref());
-        journal.input = match visible {
-            0 => input_of(&content.messages, own),
-            _ => own.len().saturating_sub(visible).min(content.messages.len()),
-        };
+        journal.input = input;
         journal.visible_before = visible;
         journal.read_again(content);
         journal

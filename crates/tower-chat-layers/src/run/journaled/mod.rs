@@ -6,7 +6,7 @@ mod journal;
 pub(super) mod lease;
 
 pub(crate) use self::interrupted::InterruptedRun;
-pub(super) use self::{interrupted::input_of, journal::Journal};
+pub(super) use self::journal::Journal;
 use super::{
     Run,
     events::Event,

@@ -13,7 +13,7 @@ use tower::Layer;
 use tower_chat::{
     HistoryStore, Message, Part, PersistenceError, Role,
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
-    message::{Media, MediaSource, MessageId},
+    message::{Media, MediaSource, MessageId, Messages},
     run::{Clock, Conversation, RunId},
     store::{
         Directory, Revision,
@@ -120,6 +120,82 @@ async fn a_run_of_which_only_the_input_is_stored_accepts_further_input() {
             assert_eq!(sent_texts(&model, 1), all[..2]);
         })
         .await;
+}
+
+/// Returns pairs of inputs that differ only in their system messages.
+fn with_other_system_messages() -> [(Vec<Message>, Vec<Message>); 3] {
+    let question = || Message::user("pay 5");
+    let at = |time: &str| vec![Message::system(format!("It is {time}.")), question()];
+    [
+        (at("10:41"), vec![question()]),
+        (vec![question()], at("10:41")),
+        (at("10:41"), vec![question(), Message::system("It is 10:42.")]),
+    ]
+}
+
+fn ask_again(case: Case, messages: &[Message]) -> tower_chat::ChatRequest {
+    let mut request = in_run(case, []);
+    request.set_new_messages(Messages::from_iter(messages.iter().cloned()));
+    request
+}
+
+fn texts(input: &[Message], rest: &[&str]) -> Vec<String> {
+    let of_input = shorts(input.iter().cloned().map(Arc::new).collect::<Vec<_>>().iter());
+    of_input.into_iter().chain(rest.iter().map(|text| (*text).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn the_stored_input_is_used_again_whatever_system_messages_a_repeated_request_has() {
+    for (first, again) in with_other_system_messages() {
+        let cases = Cases::all().modes([PerServiceCall, Journaled], "per-run mode stores no input");
+        let check = async |case: Case| {
+            let (store, model, client) =
+                case.begin([Step::error("overloaded"), Step::text("done")]).await;
+            send(&client, ask_again(case, &first)).await.unwrap_err();
+            send(&client, ask_again(case, &again)).await.unwrap();
+            assert_eq!(stored(&store).await, texts(&first, &["assistant done"]));
+            assert_eq!(sent_texts(&model, 1), texts(&first, &[]));
+        };
+        cases.check(check).await;
+    }
+}
+
+#[tokio::test]
+async fn a_complete_run_is_answered_whatever_system_messages_a_repeated_request_has() {
+    for (first, again) in with_other_system_messages() {
+        every_case(async |case| {
+            let (store, model, client) =
+                case.begin([case.calls([("look", "c1")]), Step::text("done")]).await;
+            let answer = send(&client, ask_again(case, &first)).await.unwrap();
+            let before = stored(&store).await;
+            let repeated = send(&client, ask_again(case, &again)).await.unwrap();
+            assert_eq!(repeated.messages, answer.messages);
+            assert_eq!((stored(&store).await, model.requests().len()), (before, 2));
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_run_continues_whatever_system_messages_a_repeated_request_has() {
+    for (first, again) in with_other_system_messages() {
+        let cases = Cases::all().modes([PerServiceCall, Journaled], "per-run mode stores no round");
+        let check = async |case: Case| {
+            let look = case.calls([("look", "c1")]);
+            let answers = [look, Step::error("overloaded"), Step::text("done")];
+            let (store, tool_log, model, client) = case.begin_with_log(answers).await;
+            send(&client, ask_again(case, &first)).await.unwrap_err();
+            send(&client, ask_again(case, &again)).await.unwrap();
+            let history = stored(&store).await;
+            assert_eq!(history[..first.len()], texts(&first, &[]));
+            assert_eq!(history.last().unwrap(), "assistant done");
+            let questions = history.iter().filter(|text| text.starts_with("user")).count();
+            let sent = sent_texts(&model, 2);
+            assert_eq!((questions, &sent[..]), (1, &history[..history.len() - 1]));
+            assert_eq!(tool_log.names().len(), 1);
+        };
+        cases.check(check).await;
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,116 @@
+//! Compares the input of a request that is sent again with the stored messages of its run.
+//!
+//! A request that is sent again may have other system messages, or none, because they may contain
+//! the current time. Two messages therefore correspond if the same number of other messages precede
+//! them.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, Role};
+
+pub(super) fn is_instruction(message: &Message) -> bool {
+    matches!(message.role, Role::System | Role::Developer)
+}
+
+/// Returns the number of messages without system messages.
+fn count(messages: &[Arc<Message>]) -> usize {
+    messages.iter().filter(|message| !is_instruction(message)).count()
+}
+
+/// Returns the length of the shortest prefix of `messages` with `count` messages that are not system
+/// messages. If `count` is 0, the prefix contains the system messages at the beginning.
+fn prefix_len(messages: &[Arc<Message>], count: usize) -> usize {
+    let mut others = messages.iter().enumerate().filter(|(_, message)| !is_instruction(message));
+    match count.checked_sub(1) {
+        Some(before) => others.nth(before).map_or(messages.len(), |(last, _)| last + 1),
+        None => others.next().map_or(messages.len(), |(first, _)| first),
+    }
+}
+
+/// Returns how many of the stored messages `added` of a run belong to its input. `own` contains the
+/// messages of the request, or nothing if the request only resumes the run. The input then ends
+/// before the first answer.
+pub(super) fn input_len(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
+    if own.is_empty() {
+        return added.iter().take_while(|message| message.role != Role::Assistant).count();
+    }
+    let len = prefix_len(added, count(own));
+    let after = added.iter().skip(len).take_while(|message| is_instruction(message));
+    len + after.count()
+}
+
+/// Returns how many messages at the beginning of `own`, the messages of a request, repeat the stored
+/// messages `added` of its run. System messages among them are not stored again.
+pub(super) fn repeated_len(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
+    // If the service stores the history, the input is not stored. The first stored message then has
+    // a later index.
+    let begins_with_input =
+        added.first().and_then(|first| first.id).is_some_and(|id| id.index == 0);
+    match count(added) {
+        _ if !begins_with_input => 0,
+        stored if stored >= count(own) => own.len(),
+        stored => prefix_len(own, stored),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_chat_core::{MessageId, RunId};
+
+    use super::*;
+
+    /// Returns a message for each letter, with its index as its id: `s`ystem, `u`ser, `a`ssistant or
+    /// `t`ool.
+    fn messages(first: u32, roles: &str) -> Vec<Arc<Message>> {
+        let with_role = |(index, role)| {
+            let mut message = match role {
+                's' => Message::system("now"),
+                'u' => Message::user("question"),
+                'a' => Message::assistant("answer"),
+                _ => Message::tool_results([]),
+            };
+            message.id = Some(MessageId { run: RunId::from_bytes([1; 16]), index });
+            Arc::new(message)
+        };
+        (first..).zip(roles.chars()).map(with_role).collect()
+    }
+
+    #[test]
+    fn system_messages_of_a_repeated_request_do_not_change_its_input() {
+        // The stored messages, the messages of the request, and the lengths of the input in both.
+        let table = [
+            ("u", "u", 1, 1),
+            ("su", "su", 2, 2),
+            ("su", "u", 2, 1),
+            ("u", "su", 1, 2),
+            ("us", "u", 2, 1),
+            ("u", "us", 1, 2),
+            ("sua", "u", 2, 1),
+            ("ua", "su", 1, 2),
+            ("uata", "su", 1, 2),
+            ("utat", "u", 1, 1),
+            ("uau", "suau", 3, 4),
+            ("uua", "usu", 2, 3),
+            ("s", "s", 1, 1),
+            ("s", "su", 1, 1),
+            // The request has further messages.
+            ("u", "uu", 1, 1),
+            ("u", "susu", 1, 2),
+            ("su", "uu", 2, 1),
+            // The request only resumes the run.
+            ("sua", "", 2, 0),
+            ("uut", "", 3, 0),
+        ];
+        for (added, own, of_added, of_own) in table {
+            let (added, own) = (messages(0, added), messages(0, own));
+            assert_eq!(input_len(&added, &own), of_added, "{added:?} {own:?}");
+            assert_eq!(repeated_len(&added, &own), of_own, "{added:?} {own:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_repeats_no_message_if_its_input_is_not_stored() {
+        assert_eq!(repeated_len(&[], &messages(0, "su")), 0);
+        assert_eq!(repeated_len(&messages(1, "ta"), &messages(0, "u")), 0);
+    }
+}
