@@ -6,6 +6,7 @@ use tower_chat::PersistenceMode;
 use tower_chat_testkit::Rng;
 
 use crate::faults::{
+    branches::Branching,
     script::{Input, RunScript},
     world::FaultPlan,
 };
@@ -26,6 +27,8 @@ pub(crate) struct Case {
     pub(crate) summarizes: bool,
     /// Whether a part of the approvals contains other arguments than those of the model.
     pub(crate) changes_arguments: bool,
+    /// The branch that a caller creates during or after the first attempt at the run with faults.
+    pub(crate) branching: Option<Branching>,
     pub(crate) runs: Vec<RunScript>,
     /// The index of the run with faults.
     pub(crate) faulty_run: usize,
@@ -101,6 +104,7 @@ impl Case {
             }
             _ => Then::Goes,
         };
+        let mut branching = Rng::of(seed ^ 0x42_5241, number);
         Self {
             seed: rng.next(),
             mode,
@@ -112,6 +116,7 @@ impl Case {
             // Separate generators, so that the other parts of the case do not change.
             summarizes: Rng::of(!seed, number).one_in(3),
             changes_arguments: Rng::of(seed ^ 0x41_5247, number).one_in(2),
+            branching: branching.one_in(4).then(|| Branching::random(&mut branching)),
             runs,
             faulty_run,
             attempts,
@@ -151,6 +156,12 @@ impl Case {
         }
         if self.changes_arguments {
             with(&|case| case.changes_arguments = false);
+        }
+        if let Some(branching) = &self.branching {
+            with(&|case| case.branching = None);
+            for simpler in branching.simpler() {
+                with(&|case| case.branching = Some(simpler.clone()));
+            }
         }
         for at in 0..self.runs.len() {
             if self.runs.len() > 1 {

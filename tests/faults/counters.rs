@@ -19,7 +19,7 @@ pub(crate) struct Counters {
 }
 
 /// The kinds of events, each with the minimum number of cases out of 1,000 in which it must occur.
-const EXPECTED: [(&str, u64); 13] = [
+const EXPECTED: [(&str, u64); 16] = [
     ("an answer", 990),
     ("an error", 100),
     ("a disconnected caller", 100),
@@ -33,6 +33,9 @@ const EXPECTED: [(&str, u64); 13] = [
     ("a run discarded", 5),
     ("a summary", 100),
     ("a call with other arguments", 10),
+    ("a branch", 100),
+    ("a branch without an acknowledgement", 5),
+    ("a branch that was not created", 20),
 ];
 
 impl Counters {
@@ -67,6 +70,11 @@ fn is(event: &Event, what: &str) -> bool {
             Outcome::Error(_) => what == "an error",
             Outcome::Gone => what == "a disconnected caller",
             Outcome::Killed => what == "a process that died",
+        },
+        Event::Branched { exists, is_acknowledged } => match (exists, is_acknowledged) {
+            (true, true) => what == "a branch",
+            (true, false) => what == "a branch without an acknowledgement",
+            (false, _) => what == "a branch that was not created",
         },
         Event::Summarized { .. } => what == "a summary",
         Event::Fault { what: fault } => match of_the_store(fault) {

@@ -13,7 +13,8 @@
 //! In a third of the cases, runs make [summaries](summarized) of earlier runs. The service that
 //! writes summaries fails too, and so do the additions of summaries to the store.
 //!
-//! In half of the cases, some approvals contain [other arguments](other_arguments) than the call.
+//! In half of the cases, some approvals contain [other arguments](other_arguments) than the call. In
+//! a quarter of the cases, a caller creates a [branch](branches) of the conversation.
 //!
 //! Other tests [kill](killed) real processes at every step, and execute runs of one conversation in
 //! [two](two) processes at the same time.
@@ -21,6 +22,7 @@
 //! `TOWER_CHAT_SEED` sets the seed, `TOWER_CHAT_CASES` the number of cases, and `TOWER_CHAT_CASE`
 //! selects a single case.
 
+mod branches;
 mod case;
 mod counters;
 mod killed;
@@ -78,8 +80,12 @@ fn after_any_combination_of_faults_the_history_is_as_the_contract_states() {
 #[test]
 fn the_cases_that_failed_in_the_past_succeed() {
     for (seed, number) in FAILED_ONCE {
-        let case =
-            Case { summarizes: false, changes_arguments: false, ..Case::random(seed, number) };
+        let case = Case {
+            summarizes: false,
+            changes_arguments: false,
+            branching: None,
+            ..Case::random(seed, number)
+        };
         if failure(&case).is_some() {
             report(seed, number);
         }

@@ -17,6 +17,7 @@ use tower_chat::{
 use tower_chat_testkit::FaultyStore;
 
 use crate::faults::{
+    branches,
     case::{Caller, Case},
     other_arguments,
     script::{Input, input_text},
@@ -75,7 +76,7 @@ impl<S: HistoryStore + Clone> Process<S> {
         let store = FaultyStore::with_injector(inner, world.clone());
         let model = Model {
             world: world.clone(),
-            script: Arc::new(case.runs.clone()),
+            script: Arc::new(case.runs.iter().cloned().chain([branches::script()]).collect()),
             readers: readers.clone(),
             summarizes: case.summarizes,
         };
@@ -137,27 +138,34 @@ async fn waits(client: Client, request: ChatRequest, world: World, caller: Calle
         Caller::Drops(polls) => polls,
         Caller::Patient | Caller::Aborts(_) => u32::MAX,
     };
-    let mut answer = pin!(timeout(LONG_TIMEOUT, answer(client, request)));
+    match polled(answer(client, request), max_polls, &world).await {
+        None => Outcome::Gone,
+        Some(Ok(outcome)) => outcome,
+        Some(Err(error)) => Outcome::Error(chain(&*error)),
+    }
+}
+
+/// Polls a future until it completes. Returns `None` after `max_polls` polls, after a timeout, or if
+/// the process dies.
+pub(crate) async fn polled<F: Future>(
+    future: F,
+    max_polls: u32,
+    world: &World,
+) -> Option<F::Output> {
+    let mut future = pin!(timeout(LONG_TIMEOUT, future));
     let mut polls = 0;
-    let outcome = poll_fn(|cx| {
+    poll_fn(|cx| {
         if polls >= max_polls {
             return Poll::Ready(None);
         }
         polls += 1;
-        let polled = answer.as_mut().poll(cx);
-        if world.is_dead() {
+        let polled = future.as_mut().poll(cx);
+        if world.is_dead() || (polled.is_pending() && polls >= max_polls) {
             return Poll::Ready(None);
         }
-        if polled.is_pending() && polls >= max_polls {
-            return Poll::Ready(None);
-        }
-        polled.map(Some)
-    });
-    match outcome.await {
-        None | Some(Err(_)) => Outcome::Gone,
-        Some(Ok(Ok(outcome))) => outcome,
-        Some(Ok(Err(error))) => Outcome::Error(chain(&*error)),
-    }
+        polled.map(Result::ok)
+    })
+    .await
 }
 
 async fn answer(mut client: Client, request: ChatRequest) -> Result<Outcome, BoxError> {

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use futures_util::join;
 use tokio::task::yield_now;
 use tower_chat::{
     HistoryStore, MemoryStore, Message,
@@ -61,7 +62,8 @@ pub(crate) fn play(case: &Case) -> (Vec<Event>, Result<(), String>) {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    let world = World::new(case.seed, case.runs.len());
+    // One more run, for a branch.
+    let world = World::new(case.seed, case.runs.len() + 1);
     let outcome = runtime.block_on(async {
         if case.on_disk {
             let folder = tempfile::tempdir().expect("a folder");
@@ -81,10 +83,10 @@ pub(crate) fn play(case: &Case) -> (Vec<Event>, Result<(), String>) {
 }
 
 pub(crate) struct Scenario<'a, S> {
-    case: &'a Case,
-    world: &'a World,
-    readers: Readers,
-    process: Process<S>,
+    pub(crate) case: &'a Case,
+    pub(crate) world: &'a World,
+    pub(crate) readers: Readers,
+    pub(crate) process: Process<S>,
 }
 
 impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
@@ -94,7 +96,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Self { case, world, readers, process }
     }
 
-    async fn restart(&mut self, open: &impl AsyncFn() -> S, on_open_run: OnOpenRun) {
+    pub(crate) async fn restart(&mut self, open: &impl AsyncFn() -> S, on_open_run: OnOpenRun) {
         self.process.store.die();
         self.world.note(Event::Restarted);
         self.world.begin(FaultPlan::default());
@@ -110,13 +112,24 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
             let request = self.request(run, script.input).await;
             if run == self.case.faulty_run {
                 let mut is_done = false;
+                let mut branching = self.case.branching.as_ref();
                 for attempt in &self.case.attempts {
                     self.world.begin(attempt.fault_plan.clone());
-                    let outcome = self.process.send(run, request.clone(), attempt.caller).await;
+                    let sent = self.process.send(run, request.clone(), attempt.caller);
+                    let during = branching.filter(|branching| branching.during);
+                    let (outcome, branched) =
+                        join!(sent, async { self.branch_during(during?).await });
                     self.complete_delayed().await?;
                     self.check(false).await?;
-                    if attempt.restarts || outcome == Outcome::Killed {
+                    if attempt.restarts || self.world.is_dead() {
                         self.restart(&open, OnOpenRun::Recover).await;
+                    }
+                    match branching.take() {
+                        Some(branching) if branching.during => {
+                            self.branch_after(branching, branched).await?;
+                        }
+                        Some(branching) => self.branch(branching, &open).await?,
+                        None => {}
                     }
                     is_done = matches!(outcome, Outcome::Answer { .. });
                     if is_done {
@@ -197,7 +210,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(false)
     }
 
-    async fn complete_delayed(&self) -> Result<(), String> {
+    pub(crate) async fn complete_delayed(&self) -> Result<(), String> {
         if self.world.is_dead() {
             return Ok(());
         }

@@ -25,6 +25,9 @@ pub(crate) enum Event {
     Unanswered { serial: u32 },
     /// The service that writes summaries has returned this text.
     Summarized { text: String },
+    /// A caller has created a branch, or has tried to. `exists` is whether the branch exists
+    /// afterwards.
+    Branched { exists: bool, is_acknowledged: bool },
     /// The tool of a call began with these arguments. `key` is the idempotency key of the call.
     Started { call: String, token: String, key: String, arguments: String },
     /// A tool call finished.

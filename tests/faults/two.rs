@@ -77,6 +77,7 @@ fn random(seed: u64, number: u64) -> Case {
         run_again: false,
         summarizes: false,
         changes_arguments: false,
+        branching: None,
         runs: vec![script(&mut rng), script(&mut rng)],
         faulty_run: 0,
         attempts: Vec::new(),
@@ -219,7 +220,10 @@ fn of_run(trace: &[Event], of: usize) -> Vec<Event> {
         Event::Unanswered { serial } => serials.contains(serial),
         Event::Started { call, .. } => serials.contains(&serial_of(call)),
         Event::Finished { token } => serials.contains(&serial_of(token)),
-        Event::Summarized { .. } | Event::Fault { .. } | Event::Restarted => true,
+        Event::Summarized { .. }
+        | Event::Branched { .. }
+        | Event::Fault { .. }
+        | Event::Restarted => true,
     };
     trace.iter().filter(is_of_run).cloned().collect()
 }

@@ -35,7 +35,7 @@ struct State {
 
 /// The faults during one attempt at a run. Each operation of the store, the model or a tool is a
 /// step of the attempt. Steps are numbered from 1.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct FaultPlan {
     /// The steps with faults, each with a number that determines the fault.
     pub(crate) faults: Vec<(u64, u64)>,
