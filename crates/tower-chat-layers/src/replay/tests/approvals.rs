@@ -24,6 +24,29 @@ fn a_call_that_waits_for_approval_is_omitted_and_reported_as_pending() {
 }
 
 #[test]
+fn a_summary_by_the_service_before_a_call_that_waits_is_sent() {
+    let item = |kind: &str| {
+        let item = format!(r#"{{"type":"{kind}","encrypted_content":"gAAA"}}"#);
+        Part::Native(Native::new("openai-responses", item.parse().unwrap()))
+    };
+    let (summary, reasoning) = (item("compaction"), item("reasoning"));
+    let request = || Part::from(ApprovalRequest::new("approval_1", call("1"), true));
+    for (parts, sent) in [
+        (vec![summary.clone(), request()], Some(vec![summary.clone()])),
+        (
+            vec![Part::text("May I?"), summary.clone(), reasoning.clone(), request()],
+            Some(vec![Part::text("May I?"), summary.clone()]),
+        ),
+        (vec![reasoning.clone(), request()], None),
+    ] {
+        let waiting = Message::new(Role::Assistant, parts);
+        let output = view([Message::user("u"), waiting, Message::user("What time is it?")]);
+        let found = output[1..].iter().find(|message| message.role == Role::Assistant);
+        assert_eq!(found.map(|message| &message.parts), sent.as_ref());
+    }
+}
+
+#[test]
 fn an_approved_call_is_sent_with_its_text_its_result_and_the_text_after_it() {
     let messages = [Message::user("u"), waiting(), approving(Some("Go on.")), results(["1"])];
     let replay = replay(messages.clone());

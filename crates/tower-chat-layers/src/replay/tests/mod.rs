@@ -7,8 +7,8 @@ mod approvals;
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ApprovalRequest, CallPosition, ConversationKey, Message, MessageId, Messages, Part, Reasoning,
-    Role, RunId, ToolCall, ToolResult,
+    ApprovalRequest, CallPosition, ConversationKey, Message, MessageId, Messages, Native, Part,
+    Reasoning, Role, RunId, ToolCall, ToolResult,
     store::{Head, Revision, author::Write},
 };
 use tower_chat_testkit::cases;
