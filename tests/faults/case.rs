@@ -27,6 +27,8 @@ pub(crate) struct Case {
     pub(crate) summarizes: bool,
     /// Whether a part of the approvals contains other arguments than those of the model.
     pub(crate) changes_arguments: bool,
+    /// Whether a part of the answers contains a summary by the service.
+    pub(crate) compacts: bool,
     /// The branch that a caller creates during or after the first attempt at the run with faults.
     pub(crate) branching: Option<Branching>,
     pub(crate) runs: Vec<RunScript>,
@@ -116,6 +118,7 @@ impl Case {
             // Separate generators, so that the other parts of the case do not change.
             summarizes: Rng::of(!seed, number).one_in(3),
             changes_arguments: Rng::of(seed ^ 0x41_5247, number).one_in(2),
+            compacts: Rng::of(seed ^ 0x43_4f4d, number).one_in(3),
             branching: branching.one_in(4).then(|| Branching::random(&mut branching)),
             runs,
             faulty_run,
@@ -156,6 +159,9 @@ impl Case {
         }
         if self.changes_arguments {
             with(&|case| case.changes_arguments = false);
+        }
+        if self.compacts {
+            with(&|case| case.compacts = false);
         }
         if let Some(branching) = &self.branching {
             with(&|case| case.branching = None);

@@ -19,7 +19,7 @@ pub(crate) struct Counters {
 }
 
 /// The kinds of events, each with the minimum number of cases out of 1,000 in which it must occur.
-const EXPECTED: [(&str, u64); 16] = [
+const EXPECTED: [(&str, u64); 17] = [
     ("an answer", 990),
     ("an error", 100),
     ("a disconnected caller", 100),
@@ -33,6 +33,7 @@ const EXPECTED: [(&str, u64); 16] = [
     ("a run discarded", 5),
     ("a summary", 100),
     ("a call with other arguments", 10),
+    ("a request without summarized messages", 100),
     ("a branch", 100),
     ("a branch without an acknowledgement", 5),
     ("a branch that was not created", 20),
@@ -71,6 +72,7 @@ fn is(event: &Event, what: &str) -> bool {
             Outcome::Gone => what == "a disconnected caller",
             Outcome::Killed => what == "a process that died",
         },
+        Event::Compacted { .. } => what == "a request without summarized messages",
         Event::Branched { exists, is_acknowledged } => match (exists, is_acknowledged) {
             (true, true) => what == "a branch",
             (true, false) => what == "a branch without an acknowledgement",

@@ -75,6 +75,7 @@ impl ChildTask {
             run_again: false,
             summarizes: false,
             changes_arguments: false,
+            compacts: false,
             branching: None,
             runs: vec![
                 script(vec![vec!["look", "again"], vec!["fail"]]),

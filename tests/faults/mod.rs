@@ -14,7 +14,8 @@
 //! writes summaries fails too, and so do the additions of summaries to the store.
 //!
 //! In half of the cases, some approvals contain [other arguments](other_arguments) than the call. In
-//! a quarter of the cases, a caller creates a [branch](branches) of the conversation.
+//! a quarter of the cases, a caller creates a [branch](branches) of the conversation. In a third of
+//! the cases, some answers contain a [summary by the service](compacted).
 //!
 //! Other tests [kill](killed) real processes at every step, and execute runs of one conversation in
 //! [two](two) processes at the same time.
@@ -24,6 +25,7 @@
 
 mod branches;
 mod case;
+mod compacted;
 mod counters;
 mod killed;
 mod model;
@@ -83,6 +85,7 @@ fn the_cases_that_failed_in_the_past_succeed() {
         let case = Case {
             summarizes: false,
             changes_arguments: false,
+            compacts: false,
             branching: None,
             ..Case::random(seed, number)
         };

@@ -159,7 +159,7 @@ fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     }
     let mut results: Vec<Entry> = approved(run, 0, index);
     for event in index.trace {
-        if let Event::Answered { run: of, serial, calls, waits } = event
+        if let Event::Answered { run: of, serial, calls, waits, .. } = event
             && *of == run
             && index.is_stored(&index.answer_label(*serial))
         {

@@ -155,6 +155,7 @@ fn case(mode: PersistenceMode, streamed: bool, fault_plan: FaultPlan) -> Case {
         run_again: false,
         summarizes: false,
         changes_arguments: true,
+        compacts: false,
         branching: None,
         runs: vec![
             RunScript { input: Input::Text, rounds: vec![vec!["again", "pay", "again", "pay"]] },

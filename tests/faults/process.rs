@@ -79,6 +79,7 @@ impl<S: HistoryStore + Clone> Process<S> {
             script: Arc::new(case.runs.iter().cloned().chain([branches::script()]).collect()),
             readers: readers.clone(),
             summarizes: case.summarizes,
+            compacts: case.compacts.then_some(case.seed),
         };
         let tool_loop = ToolLoopLayer::new(tools(world, &readers))
             .concurrent(case.concurrent)

@@ -21,7 +21,7 @@ use tower_chat_wire::openai_chat::{self, Audience};
 use tower_service::Service;
 
 use crate::faults::{
-    other_arguments,
+    compacted, other_arguments,
     script::{RunScript, TOOLS, arguments, run_and_round},
     summarized,
     trace::{Call, Event, label},
@@ -36,6 +36,8 @@ pub(crate) struct Model {
     pub(crate) readers: Readers,
     /// Whether runs make summaries of earlier runs.
     pub(crate) summarizes: bool,
+    /// The seed of the answers with summaries by the service, if there are any.
+    pub(crate) compacts: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -62,7 +64,7 @@ impl Service<ChatRequest> for Model {
 
 impl Model {
     async fn answer(self, request: ChatRequest) -> Result<ChatResponse, BoxError> {
-        let Self { world, script, readers, summarizes } = self;
+        let Self { world, script, readers, summarizes, compacts } = self;
         let conversation = request.conversation().cloned().ok_or("no conversation")?;
         let run = world.run_of(conversation.run);
         if let Err(invalid) = is_valid(request.messages()) {
@@ -74,11 +76,12 @@ impl Model {
         let shown = request.messages().iter().map(|message| label(message)).collect();
         world.note(Event::Asked { run, serial, shown });
         let trace = world.trace();
-        let sent =
-            other_arguments::check_messages(&world, request.messages(), &TraceIndex::of(&trace));
+        let index = TraceIndex::of(&trace);
+        let sent = other_arguments::check_messages(&world, request.messages(), &index)
+            .and_then(|()| compacted::check_request(&world, &request, &index));
         sent.unwrap_or_else(|failure| world.add_failure(failure));
         readers.look(&world, &conversation).await;
-        if summarizes {
+        if summarizes || compacts.is_some() {
             let history =
                 readers.store.load(&conversation.key).await.expect("no fault is injected");
             let sent = summarized::check_sent(&request, conversation.run, &history);
@@ -97,6 +100,10 @@ impl Model {
         }
         let tools = script[about].rounds.get(round).cloned().unwrap_or_default();
         let mut message = Message::assistant(format!("a{serial}"));
+        let has_item = compacts.is_some_and(|seed| compacted::has_item(seed, serial));
+        if has_item {
+            message.parts.push(compacted::item(serial));
+        }
         let mut calls = Vec::new();
         for (index, tool) in tools.iter().enumerate() {
             let id = format!("s{serial}.{index}");
@@ -105,7 +112,7 @@ impl Model {
             calls.push(Call { id, tool: (*tool).to_owned(), arguments });
         }
         let waits = script[about].waits(round);
-        let answered = Event::Answered { run, serial, calls, waits };
+        let answered = Event::Answered { run, serial, calls, waits, has_item };
         let unanswered = || world.note(Event::Unanswered { serial });
         let mut cut = None;
         match world.step("the model") {

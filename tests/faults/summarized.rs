@@ -120,6 +120,7 @@ fn case(mode: tower_chat::PersistenceMode, streamed: bool, fault_plan: FaultPlan
         run_again: false,
         summarizes: true,
         changes_arguments: false,
+        compacts: false,
         branching: None,
         runs: vec![
             script(vec![vec!["look", "again"]]),

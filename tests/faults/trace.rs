@@ -7,7 +7,7 @@ use tower_chat::{
     store::author::{Close, RecordedResult, Write},
 };
 
-use crate::faults::other_arguments;
+use crate::faults::{compacted, other_arguments};
 
 /// An event. A message is represented by its [`label`], and each execution of a tool has a unique
 /// token.
@@ -19,12 +19,16 @@ pub(crate) enum Event {
     Began { run: usize, answers: Vec<u32>, changed: Vec<(String, String)> },
     /// The model was called with these messages. `serial` is the unique number of the service call.
     Asked { run: usize, serial: u32, shown: Vec<String> },
-    /// The model has sent the end of its answer.
-    Answered { run: usize, serial: u32, calls: Vec<Call>, waits: bool },
+    /// The model has sent the end of its answer. `has_item` is whether the answer contains a summary
+    /// by the service.
+    Answered { run: usize, serial: u32, calls: Vec<Call>, waits: bool, has_item: bool },
     /// The service call failed.
     Unanswered { serial: u32 },
     /// The service that writes summaries has returned this text.
     Summarized { text: String },
+    /// The service would not receive this number of messages of a request, because they are
+    /// summarized.
+    Compacted { omitted: usize },
     /// A caller has created a branch, or has tried to. `exists` is whether the branch exists
     /// afterwards.
     Branched { exists: bool, is_acknowledged: bool },
@@ -77,13 +81,14 @@ pub(crate) fn in_lines(trace: &[Event]) -> String {
     trace.iter().map(|event| format!("  {event:?}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Formats a message on one line: its role, its text, `[calls]`, `(calls that wait)`, `+` and `-`
+/// Formats a message on one line: its role, its text, `^` for a summary by the service, `[calls]`, `(calls that wait)`, `+` and `-`
 /// for approvals, and `call=execution` for results.
 pub(crate) fn label(message: &Message) -> String {
     let mut label = format!("{:?}:", message.role).to_lowercase();
     for part in &message.parts {
         match part {
             Part::Text(text) => label.push_str(&text.text),
+            Part::Native(_) => label.push(compacted::SIGN),
             Part::ToolCall(call) => {
                 label.push_str(&format!("[{}]", call.id.as_deref().unwrap_or_default()));
             }

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::faults::trace::{Call, Closed, Event, Outcome};
+use crate::faults::{
+    compacted,
+    trace::{Call, Closed, Event, Outcome},
+};
 
 pub(crate) struct TraceIndex<'a> {
     pub(crate) trace: &'a [Event],
@@ -17,6 +20,7 @@ pub(crate) struct Answered<'a> {
     pub(crate) at: usize,
     pub(crate) calls: &'a [Call],
     pub(crate) waits: bool,
+    pub(crate) has_item: bool,
 }
 
 impl<'a> TraceIndex<'a> {
@@ -34,8 +38,9 @@ impl<'a> TraceIndex<'a> {
                         }
                     }
                 }
-                Event::Answered { run, serial, calls, waits } => {
-                    answers.insert(*serial, Answered { run: *run, at, calls, waits: *waits });
+                Event::Answered { run, serial, calls, waits, has_item } => {
+                    let (run, waits, has_item) = (*run, *waits, *has_item);
+                    answers.insert(*serial, Answered { run, at, calls, waits, has_item });
                 }
                 _ => {}
             }
@@ -57,7 +62,8 @@ impl<'a> TraceIndex<'a> {
             true => format!("({})", call.id),
             false => format!("[{}]", call.id),
         });
-        format!("assistant:a{serial}{}", calls.collect::<String>())
+        let item = answer.has_item.then_some(compacted::SIGN).into_iter();
+        format!("assistant:a{serial}{}{}", item.collect::<String>(), calls.collect::<String>())
     }
 
     /// Returns the labels of the stored messages of a run that contain results of these service

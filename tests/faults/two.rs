@@ -77,6 +77,7 @@ fn random(seed: u64, number: u64) -> Case {
         run_again: false,
         summarizes: false,
         changes_arguments: false,
+        compacts: false,
         branching: None,
         runs: vec![script(&mut rng), script(&mut rng)],
         faulty_run: 0,
@@ -221,6 +222,7 @@ fn of_run(trace: &[Event], of: usize) -> Vec<Event> {
         Event::Started { call, .. } => serials.contains(&serial_of(call)),
         Event::Finished { token } => serials.contains(&serial_of(token)),
         Event::Summarized { .. }
+        | Event::Compacted { .. }
         | Event::Branched { .. }
         | Event::Fault { .. }
         | Event::Restarted => true,
