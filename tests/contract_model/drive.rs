@@ -1,6 +1,9 @@
 //! Executes a case, and compares the conversation with the plain model of the contract (the module
 //! `model`) after each attempt to send the request of a run.
 
+mod branches;
+mod summaries;
+
 use std::{
     cell::OnceCell,
     collections::HashMap,
@@ -22,21 +25,18 @@ use tower_chat::{
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     replay::{ReplayPolicy, Window, effective_call_ids},
     run::Conversation,
-    store::{
-        AddedSummary, History, HistorySummary, InvocationQuery, Maintenance, Summaries,
-        ToolCallQueries,
-    },
+    store::{InvocationQuery, Maintenance, ToolCallQueries},
     tool::{ApprovalRequest, CallPosition, pending_results},
 };
 
 use crate::contract_model::{
     approvals::{self, ApprovalInput, Extent},
-    case::{Attempt, Case, Input, ResultInput, Step, SummaryChange},
+    case::{Attempt, Case, Input, ResultInput, Step},
     media::{self, Medium},
-    model::{Changed, End, Expected, Model, RunInput},
+    model::{End, Expected, Model, RunInput},
     observe,
     planted::{self, Fault, Loads, Process},
-    script, summaries,
+    script, summaries as scripted_summaries,
     tools::token_in,
     world::{World, run_id},
 };
@@ -92,6 +92,8 @@ struct Driver<'a> {
     model: Model<'a>,
     world: World,
     store: MemoryStore,
+    /// The conversation, or the branch of a conversation in which the case continues.
+    key: ConversationKey,
     windowed: Option<Windowed>,
     /// The messages of each service call, if the stack has a window. The model of the contract does
     /// not predict them.
@@ -103,10 +105,6 @@ struct Driver<'a> {
     tokens: HashMap<String, String>,
     /// The ids and positions of the received calls, by their tokens.
     calls: HashMap<String, (String, CallPosition)>,
-}
-
-fn key() -> ConversationKey {
-    ConversationKey::new("alice", "support")
 }
 
 fn client(case: &Case, world: &World, store: &MemoryStore, windowed: Option<Windowed>) -> Client {
@@ -121,7 +119,7 @@ fn client(case: &Case, world: &World, store: &MemoryStore, windowed: Option<Wind
     let replay = ReplayPolicy::default().with_window(window).with_old_media(old_media);
     let mut policy = PersistencePolicy::default().with_replay(replay);
     if let Some(limit) = case.summarize {
-        policy = policy.with_summarize(summaries::policy(limit, world.summarizer()));
+        policy = policy.with_summarize(scripted_summaries::policy(limit, world.summarizer()));
     }
     let tool_loop = ToolLoopLayer::new(world.tools())
         .concurrent(case.concurrent)
@@ -151,6 +149,7 @@ impl<'a> Driver<'a> {
             model: Model::new(case),
             world,
             store,
+            key: ConversationKey::new("alice", "support"),
             windowed,
             shown: Vec::new(),
             client,
@@ -162,10 +161,23 @@ impl<'a> Driver<'a> {
 
     async fn drive(mut self) -> Result<Vec<String>, String> {
         for (run, step) in self.case.steps.iter().enumerate() {
-            let input = self.input(run, step);
+            let asked = match step.branch {
+                Some(plan) => {
+                    let branched = self.branch(run, plan, self.text(run)).await;
+                    branched.map_err(|it| format!("{plan:?} before run {run}: {it}"))?
+                }
+                None => None,
+            };
+            let input = match &asked {
+                Some(asked) => asked.input.clone(),
+                None => self.input(run, step),
+            };
             self.model.begin(run, input.clone(), step.tools);
             self.world.register(step.tools);
-            let message = self.messages(run, &input).await?;
+            let message = match asked {
+                Some(asked) => asked.messages,
+                None => self.messages(run, &input).await?,
+            };
             for (number, attempt) in step.attempts.iter().enumerate() {
                 if self.model.has_ended(run) && !self.case.repeats {
                     break;
@@ -234,15 +246,15 @@ impl<'a> Driver<'a> {
         (!tokens.is_empty()).then_some(RunInput::Results { tokens, has_text, from_record })
     }
 
+    fn text(&self, run: usize) -> Message {
+        script::input(self.case, run).into_message()
+    }
+
     async fn messages(&self, run: usize, input: &RunInput) -> Result<Vec<Message>, String> {
-        let text = || {
-            let script::UserMessage { text, media } = script::input(self.case, run);
-            let mut message = Message::user(text);
-            message.parts.extend(media.into_iter().map(Medium::part));
-            message
-        };
+        let text = || self.text(run);
         Ok(match input {
             RunInput::Text => vec![text()],
+            RunInput::Again(message) => vec![message.clone().into_message()],
             RunInput::Approvals { answers, has_text } => {
                 let mut message = text();
                 let text = std::mem::take(&mut message.parts);
@@ -259,7 +271,7 @@ impl<'a> Driver<'a> {
             }
             RunInput::Results { tokens, has_text, from_record } => {
                 let results = if *from_record {
-                    let found = pending_results(&self.store, &key()).await;
+                    let found = pending_results(&self.store, &self.key).await;
                     let found = found.map_err(|it| it.to_string())?;
                     found.ok_or("pending_results finds none")?
                 } else {
@@ -298,7 +310,7 @@ impl<'a> Driver<'a> {
         let expected = self.model.send(run, attempt);
         let mut request =
             ChatRequest::new(messages.iter().cloned().collect::<tower_chat::message::Messages>())
-                .in_run(Conversation { key: key(), run: run_id(run) })
+                .in_run(Conversation { key: self.key.clone(), run: run_id(run) })
                 .with_extension(attempt.mode);
         if attempt.streamed {
             request = request.streamed();
@@ -306,7 +318,7 @@ impl<'a> Driver<'a> {
         let client = self.client.clone();
         let planted = match self.world.fault() {
             Some(Fault::PartialAnswer) => {
-                planted::stored_part(&self.store, &key(), run_id(run)).await
+                planted::stored_part(&self.store, &self.key, run_id(run)).await
             }
             _ => None,
         };
@@ -331,7 +343,7 @@ impl<'a> Driver<'a> {
             vec![Message::user(format!("not {}", script::input(self.case, run).text))]
         });
         let mut request = ChatRequest::new(other)
-            .in_run(Conversation { key: key(), run: run_id(run) })
+            .in_run(Conversation { key: self.key.clone(), run: run_id(run) })
             .with_extension(attempt.mode);
         if attempt.streamed {
             request = request.streamed();
@@ -355,7 +367,7 @@ impl<'a> Driver<'a> {
         }
         let copy = ConversationKey::new("alice", format!("copy {run}"));
         let store = Process::new(self.store.clone(), self.world.fault());
-        store.fork_at(&key(), None, &copy).await.map_err(|it| it.to_string())?;
+        store.fork_at(&self.key, None, &copy).await.map_err(|it| it.to_string())?;
         let waiting = self.store.head(&copy).await.map_err(|it| it.to_string())?.pending_approvals;
         if !waiting.is_empty() {
             return Err(format!("{} batches wait for approval in the copy", waiting.len()));
@@ -377,64 +389,6 @@ impl<'a> Driver<'a> {
             },
             other => Err(format!("the approval is accepted: {other:?}")),
         }
-    }
-
-    /// Adds or removes summaries.
-    async fn change_summaries(&mut self, change: SummaryChange) -> Result<(), String> {
-        let expected = self.model.change_summaries(change);
-        let store = Process::new(self.store.clone(), self.world.fault());
-        self.world.begin(None);
-        match (change, expected) {
-            (SummaryChange::Make(limit), Changed::Made { requests, failed }) => {
-                let summarize = summaries::policy(limit, self.world.summarizer());
-                let made = summarize.now(&store, &key()).await;
-                self.compare_summarized(&requests)?;
-                if made.is_err() != failed {
-                    return Err(format!("it ends with {made:?}"));
-                }
-            }
-            (_, Changed::Added { messages, text }) => {
-                let added = self.add_summary(&store, messages, &text).await?;
-                same("the outcome", &[format!("{added:?}")], &["Stored".to_owned()])?;
-            }
-            (_, Changed::Superseded { messages }) => {
-                let added = self.add_summary(&store, messages, "superseded").await?;
-                same("the outcome", &[format!("{added:?}")], &["Superseded".to_owned()])?;
-            }
-            (_, Changed::Removed) => {
-                let head = self.store.head(&key()).await.map_err(|it| it.to_string())?;
-                let id = head.summary.ok_or("there is no summary in force")?.id;
-                let removed = store.remove_summary(&key(), id).await;
-                same("the outcome", &[format!("{removed:?}")], &["Ok(true)".to_owned()])?;
-            }
-            (_, Changed::Made { .. } | Changed::Nothing) => {}
-        }
-        self.compare_store().await
-    }
-
-    /// Adds a summary of the first messages with content to the store.
-    async fn add_summary(
-        &self,
-        store: &Process,
-        messages: usize,
-        text: &str,
-    ) -> Result<AddedSummary, String> {
-        let history = self.store.load(&key()).await.map_err(|it| it.to_string())?;
-        let has_content = |message: &&Arc<Message>| !message.parts.is_empty();
-        let ends = history.messages.iter().enumerate().filter(|(_, it)| has_content(it));
-        // Messages without content belong to the run of the message before them.
-        let next = ends.map(|(at, _)| at).nth(messages).unwrap_or(history.messages.len());
-        let covers_to = next as u64;
-        let last = history.message(covers_to).and_then(|last| last.id).ok_or("no last message")?;
-        let summary = HistorySummary::new(covers_to, last, text);
-        let added = store.add_summary(&key(), &summary, history.head.rewrites).await;
-        added.map_err(|it| it.to_string())
-    }
-
-    /// Compares the requests to the service that writes summaries.
-    fn compare_summarized(&self, expected: &[Vec<String>]) -> Result<(), String> {
-        let seen = self.world.take_seen().summarized;
-        compare_requests("the request for a summary", seen, expected)
     }
 
     fn compare_attempt(
@@ -512,42 +466,30 @@ impl<'a> Driver<'a> {
     }
 
     async fn compare_store(&mut self) -> Result<(), String> {
-        let history = self.store.load(&key()).await.map_err(|it| it.to_string())?;
+        let history = self.store.load(&self.key).await.map_err(|it| it.to_string())?;
         // If the request first resumed another run, the caller has not received the answer of that
         // run. Its calls are therefore read from the store.
         self.note(history.messages.iter());
+        self.compare_stored(&self.key, &self.model).await
+    }
+
+    /// Compares a stored conversation with the model.
+    async fn compare_stored(&self, key: &ConversationKey, model: &Model<'_>) -> Result<(), String> {
+        let history = self.store.load(key).await.map_err(|it| it.to_string())?;
         let messages = history.messages.iter().map(|message| &**message);
-        same("the store", &observe::texts(messages, &self.tokens), &self.model.stored())?;
-        self.compare_summaries(&history).await?;
-        let rows = self.store.invocations(&InvocationQuery::of(&key())).await;
+        same("the store", &observe::texts(messages, &self.tokens), &model.stored())?;
+        self.compare_summaries(key, &history, model).await?;
+        let rows = self.store.invocations(&InvocationQuery::of(key)).await;
         let rows = rows.map_err(|it| it.to_string())?;
         if let Some(unreadable) = rows.unreadable.first() {
             return Err(unreadable.to_string());
         }
-        let is_known = |row: &String| token_in(row).is_some_and(|token| self.model.is_known(token));
+        let is_known = |row: &String| token_in(row).is_some_and(|token| model.is_known(token));
         let mut rows: Vec<String> = rows.found.iter().map(|(_, row)| observe::row(row)).collect();
         rows.retain(|row| !is_known(row));
-        let mut expected = self.model.record();
+        let mut expected = model.record();
         expected.retain(|row| !is_known(row));
         same("the record", &rows, &expected)
-    }
-
-    async fn compare_summaries(&self, history: &History) -> Result<(), String> {
-        let rows = self.store.history_summaries(&key()).await.map_err(|it| it.to_string())?;
-        let mut lines = Vec::new();
-        for row in &rows {
-            if history.message(row.covers_to).and_then(|last| last.id) != Some(row.last) {
-                return Err(format!("{row:?} names another message"));
-            }
-            let covered = history.messages.iter().take(row.covers_to as usize);
-            let covered = observe::texts(covered.map(|message| &**message), &self.tokens);
-            lines.push(format!("{} covers {covered:?}", row.text));
-        }
-        same("the summaries", &lines, &self.model.summaries())?;
-        match history.head.summary == rows.last().map(HistorySummary::in_force) {
-            true => Ok(()),
-            false => Err(format!("the head names {:?}, not {rows:?}", history.head.summary)),
-        }
     }
 }
 

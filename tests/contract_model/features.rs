@@ -43,6 +43,8 @@ pub(crate) struct Features {
     pub(crate) media: bool,
     /// Whether answers may contain a summary by their service, and the service may change.
     pub(crate) compaction: bool,
+    /// Whether the case may continue in branches of the conversation.
+    pub(crate) branches: bool,
 }
 
 impl Features {
@@ -82,6 +84,7 @@ impl Features {
             other_arguments: has("other_arguments", true),
             media: has("media", true),
             compaction: has("compaction", true),
+            branches: has("branches", true),
         }
     }
 

@@ -11,6 +11,8 @@
 //! - answers in which the service has summarized the earlier messages, and changes of the service
 //! - pictures and documents in messages of the user and in results, with a policy by which old ones
 //!   are not sent again
+//! - branches of conversations: copies of the turns before a message, edited questions and
+//!   regenerated answers
 //! - summaries: of conversations above a limit, on request, added to the store, and removed
 //!
 //! Each call has a unique token in its arguments, its result and its error. The test therefore
@@ -31,6 +33,7 @@
 //! ```
 
 mod approvals;
+mod branches;
 mod case;
 mod compaction;
 mod drive;
@@ -151,6 +154,11 @@ fn the_model_of_the_contract_finds_a_planted_old_medium() {
 #[test]
 fn the_model_of_the_contract_finds_a_planted_lost_issuer() {
     is_found(Fault::LostIssuer);
+}
+
+#[test]
+fn the_model_of_the_contract_finds_a_planted_long_branch() {
+    is_found(Fault::LongBranch);
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(crate) enum Fault {
     LostArguments,
     /// The service that has created an item of an answer is not stored.
     LostIssuer,
+    /// A branch contains all turns of the conversation.
+    LongBranch,
     /// The media of one more turn, or one more medium, are sent again.
     OldMediumSent,
     /// A summary is sent in place of the messages that it covers, and of the next message.
@@ -228,6 +230,7 @@ impl StoreWrapper for Process {
                 | Fault::MissedStop
                 | Fault::CopiedApproval
                 | Fault::OldMediumSent
+                | Fault::LongBranch
                 | Fault::HiddenMessage
                 | Fault::LostUndo,
             )
@@ -309,6 +312,7 @@ impl Maintenance for Process {
         before: Option<u64>,
         to: &ConversationKey,
     ) -> Result<Fork, StoreError> {
+        let before = before.filter(|_| self.fault != Some(Fault::LongBranch));
         let fork = self.inner.fork_at(from, before, to).await?;
         if self.fault == Some(Fault::CopiedApproval) {
             let query = InvocationQuery::of(from).with_status(ToolStatus::PendingApproval);

@@ -1,5 +1,7 @@
 //! The answers of the model. Each answer, call and input has a unique text.
 
+use tower_chat::Message;
+
 use crate::contract_model::{
     case::{AnswerPlan, Case, Ids},
     compaction::{self, Service},
@@ -27,6 +29,14 @@ pub(crate) struct ScriptedCall {
 pub(crate) struct UserMessage {
     pub(crate) text: String,
     pub(crate) media: Vec<Medium>,
+}
+
+impl UserMessage {
+    pub(crate) fn into_message(self) -> Message {
+        let mut message = Message::user(self.text);
+        message.parts.extend(self.media.into_iter().map(Medium::part));
+        message
+    }
 }
 
 /// Returns the message of the user in the input of a run.

@@ -6,6 +6,7 @@
 //! discarded, and its staged entries are not visible. An attempt sends the request of a run once. A
 //! hook of a tool changes or drops what is stored of a call.
 
+mod branches;
 mod compaction;
 mod entry;
 mod media;
@@ -17,7 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tower_chat::PersistenceMode;
 
-pub(crate) use self::{entry::Call, summaries::Changed};
+pub(crate) use self::{
+    branches::{BranchEnd, NotAsked},
+    entry::Call,
+    summaries::Changed,
+};
 use self::{
     entry::{Entry, Form, Outcome},
     summaries::Summary,
@@ -26,9 +31,11 @@ use crate::contract_model::{
     approvals::Decision,
     case::Case,
     compaction::Service,
+    script::UserMessage,
     tools::{Hook, ToolMask},
 };
 
+#[derive(Clone)]
 pub(crate) struct Model<'a> {
     case: &'a Case,
     /// The visible entries, oldest first.
@@ -39,6 +46,9 @@ pub(crate) struct Model<'a> {
     /// contained them.
     known: BTreeMap<String, Outcome>,
     open: Option<OpenRun>,
+    /// The calls that are not approved, because they waited for approval when the branch was
+    /// created.
+    not_approved: BTreeSet<String>,
     ended: BTreeSet<usize>,
     /// The calls of rounds that ended a run, if the stored messages do not show this end.
     ended_by_tool: BTreeSet<String>,
@@ -57,6 +67,7 @@ pub(crate) struct Model<'a> {
 }
 
 /// A journaled run that is not committed.
+#[derive(Clone)]
 struct OpenRun {
     run: usize,
     entries: Vec<Entry>,
@@ -68,6 +79,8 @@ struct OpenRun {
 #[derive(Debug, Clone)]
 pub(crate) enum RunInput {
     Text,
+    /// The message of an earlier run is sent again.
+    Again(UserMessage),
     /// Approvals and rejections by token, in the order in which they are sent.
     Approvals {
         answers: Vec<(String, Decision)>,
@@ -123,6 +136,7 @@ impl<'a> Model<'a> {
             in_record_alone: BTreeMap::new(),
             known: BTreeMap::new(),
             open: None,
+            not_approved: BTreeSet::new(),
             ended: BTreeSet::new(),
             ended_by_tool: BTreeSet::new(),
             stopped: BTreeSet::new(),
@@ -145,7 +159,9 @@ impl<'a> Model<'a> {
         let answered = self.answered_or_staged();
         let batch = |entry: &Entry| {
             let calls = entry.calls().filter(|call| matches!(call.form, Form::Request(_)));
-            calls.filter(|call| !answered.contains(&*call.token)).cloned().collect::<Vec<_>>()
+            let waits =
+                |token: &str| !answered.contains(token) && !self.not_approved.contains(token);
+            calls.filter(|call| waits(&call.token)).cloned().collect::<Vec<_>>()
         };
         let batches = self.history.iter().map(|(_, entry)| batch(entry));
         batches.filter(|batch| !batch.is_empty()).collect()
@@ -202,6 +218,7 @@ impl<'a> Model<'a> {
                 None if known.is_some() => format!("{} pending_approval ...", call.text(true)),
                 None => {
                     let status = match call.form {
+                        _ if self.not_approved.contains(&call.token) => "rejected_by_approval",
                         Form::Call if returned.contains(&*call.token) => "returned",
                         Form::Call => "pending",
                         Form::Request(_) => "pending_approval",

@@ -258,6 +258,7 @@ impl Model<'_> {
         let message = script::input(self.case, active_run.run);
         match self.inputs[&active_run.run].clone() {
             RunInput::Text => active_run.entries.push(Entry::Text(message)),
+            RunInput::Again(message) => active_run.entries.push(Entry::Text(message)),
             RunInput::Results { tokens, has_text, from_record } => {
                 let outcomes = tokens.iter().map(|token| self.late(token, from_record)).collect();
                 active_run.entries.push(Entry::Results(outcomes));

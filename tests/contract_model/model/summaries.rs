@@ -18,6 +18,7 @@ use crate::contract_model::{
 };
 
 /// A summary of the first entries of a conversation.
+#[derive(Clone)]
 pub(super) struct Summary {
     /// The number of entries that the summary covers.
     covers: usize,
@@ -270,6 +271,7 @@ impl RunInput {
         let of_message = |has_text: &bool| if *has_text { message } else { 0 };
         match self {
             Self::Text => message,
+            Self::Again(message) => message.size(),
             Self::Approvals { has_text, .. } => of_message(has_text),
             Self::Results { tokens, has_text, .. } => tokens.len() + of_message(has_text),
         }
