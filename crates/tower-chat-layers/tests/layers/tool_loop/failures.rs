@@ -1,7 +1,17 @@
 //! Tests calls of tools that fail, and calls of tools that do not exist.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
 use tower_chat::{
-    BoxError, ChatOptions, ChatRequest, ConversationKey, Message, ToolContext, Tools,
+    BoxError, ChatOptions, ChatRequest, ConversationKey, Message, Tool, ToolContext, ToolError,
+    Tools,
     error::{ToolLoopError, ToolPanicked},
     layer::ToolLoopLayer,
     policy::UnknownTools,
@@ -198,4 +208,46 @@ async fn calls_of_unknown_tools_do_not_count_as_failures() {
     let script = Script::new(replies);
     let tool_loop = over(echo()).max_failing_rounds(0);
     assert_eq!(ask(&tool_loop, &script, ChatRequest::user("hi")).await.unwrap().text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_called_again_after_growing_delays_until_it_succeeds_or_reports_an_error() {
+    let second = Duration::from_secs(1);
+    let table = [
+        // The failures before the first success, the number of calls, and the delay before the last.
+        (0, "=ok", 1, 0),
+        (1, "=ok", 2, 1),
+        (2, "=ok", 3, 3),
+        (3, "!The tool failed.", 3, 3),
+    ];
+    for (failures, result, calls_of_tool, delay) in table {
+        let count = Arc::new(AtomicU32::new(0));
+        let counted = count.clone();
+        let flaky = TypedTool::new("flaky", "Fails.", move |_: u8, _| {
+            let failed = counted.fetch_add(1, Ordering::Relaxed) < failures;
+            async move { if failed { Err("no connection".into()) } else { Ok("ok".to_owned()) } }
+        });
+        let flaky = flaky.with_retries(2, second);
+        assert!(flaky.definition().safe_to_retry);
+        let (script, begun) = (then_done(calls([("flaky", r#"{"value": 1}"#)])), Instant::now());
+        let answer = ask(&over(flaky), &script, ChatRequest::user("hi")).await.unwrap();
+        assert_eq!(texts(&answer.messages)[1], result);
+        assert_eq!(count.load(Ordering::Relaxed), calls_of_tool);
+        assert_eq!(begun.elapsed(), second * delay);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_a_tool_reports_to_the_model_is_final() {
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = count.clone();
+    let sold_out = TypedTool::new("buy", "Buys.", move |_: u8, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { Err::<String, BoxError>(ToolError::for_model("sold out").into()) }
+    });
+    let sold_out = sold_out.with_retries(2, Duration::from_secs(1));
+    let script = then_done(calls([("buy", r#"{"value": 1}"#)]));
+    let answer = ask(&over(sold_out), &script, ChatRequest::user("hi")).await.unwrap();
+    assert_eq!(texts(&answer.messages)[1], "!sold out");
+    assert_eq!(count.load(Ordering::Relaxed), 1);
 }
