@@ -56,7 +56,9 @@ impl<'a> Model<'a> {
         let (before, after) = self.history.split_at(end);
         let run = |entry: Option<&(usize, Entry)>| entry.map(|(run, _)| *run);
         let divides_run = !before.is_empty() && run(before.last()) == run(after.first());
-        let staged = self.open.iter().flat_map(|open| &open.entries);
+        // The results of approved calls are staged as messages together with the next answer.
+        let staged = self.open.iter().filter(|open| is_answered(&open.entries));
+        let staged = staged.flat_map(|open| &open.entries);
         let later: BTreeSet<&str> =
             outcomes(after.iter().map(|(_, entry)| entry).chain(staged)).collect();
         let mut calls = before.iter().flat_map(|(_, entry)| entry.calls());
@@ -111,4 +113,8 @@ impl<'a> Model<'a> {
             _ => Err(NotAsked::NoQuestion),
         }
     }
+}
+
+fn is_answered(staged: &[Entry]) -> bool {
+    staged.iter().any(|entry| matches!(entry, Entry::Answer(_)))
 }
