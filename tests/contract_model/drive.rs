@@ -2,6 +2,8 @@
 //! `model`) after each attempt to send the request of a run.
 
 mod branches;
+mod compare;
+mod input;
 mod summaries;
 
 use std::{
@@ -19,25 +21,23 @@ use std::{
 use tokio::{runtime::Runtime, task::yield_now};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryStore, MemoryStore,
-    Message, Part, PersistenceError, PersistenceMode, PersistencePolicy, Role, ToolResult,
+    BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryStore, MemoryStore, Message,
+    PersistenceMode, PersistencePolicy, Role,
     error::ToolLoopError,
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
-    replay::{ReplayPolicy, Window, effective_call_ids},
+    replay::{ReplayPolicy, Window},
     run::Conversation,
-    store::{InvocationQuery, Maintenance, ToolCallQueries},
-    tool::{ApprovalRequest, CallPosition, pending_results},
+    store::Maintenance,
+    tool::{ApprovalRequest, CallPosition},
 };
 
+use self::compare::same;
 use crate::contract_model::{
-    approvals::{self, ApprovalInput, Extent},
-    case::{Attempt, Case, Input, ResultInput, Step},
-    media::{self, Medium},
-    model::{End, Expected, Model, RunInput},
-    observe,
+    approvals,
+    case::{Attempt, Case, Step},
+    model::{End, Expected, Model},
     planted::{self, Fault, Loads, Process},
     script, summaries as scripted_summaries,
-    tools::token_in,
     world::{World, run_id},
 };
 
@@ -202,100 +202,6 @@ impl<'a> Driver<'a> {
         Ok(self.shown)
     }
 
-    fn input(&self, run: usize, step: &Step) -> RunInput {
-        match &step.input {
-            Input::Text => None,
-            Input::Approvals(input) => self.approvals(run, input),
-            Input::Results(input) => self.results(input),
-        }
-        .unwrap_or(RunInput::Text)
-    }
-
-    fn approvals(&self, run: usize, input: &ApprovalInput) -> Option<RunInput> {
-        let tokens: Vec<String> = match input.extent {
-            Extent::Again => self.model.decided(),
-            Extent::Whole | Extent::Partial => {
-                let waiting = self.model.waiting().into_iter();
-                let chosen = waiting.skip(input.skipped).take(input.batches).flatten();
-                chosen.map(|call| call.token).collect()
-            }
-        };
-        let answer = |(index, token): (usize, String)| {
-            let decision = input.decision(run, index, &token);
-            (token, decision)
-        };
-        let mut answers: Vec<_> = tokens.into_iter().enumerate().map(answer).collect();
-        if input.extent == Extent::Partial {
-            answers.pop();
-        }
-        if input.reversed {
-            answers.reverse();
-        }
-        (!answers.is_empty()).then_some(RunInput::Approvals { answers, has_text: input.has_text })
-    }
-
-    fn results(&self, input: &ResultInput) -> Option<RunInput> {
-        let tokens = match input.from_record {
-            true => self.model.pending_results(),
-            false => {
-                let returned = self.model.returned().into_iter();
-                returned.skip(input.skipped).take(input.calls).collect()
-            }
-        };
-        let (has_text, from_record) = (input.has_text, input.from_record);
-        (!tokens.is_empty()).then_some(RunInput::Results { tokens, has_text, from_record })
-    }
-
-    fn text(&self, run: usize) -> Message {
-        script::input(self.case, run).into_message()
-    }
-
-    async fn messages(&self, run: usize, input: &RunInput) -> Result<Vec<Message>, String> {
-        let text = || self.text(run);
-        Ok(match input {
-            RunInput::Text => vec![text()],
-            RunInput::Again(message) => vec![message.clone().into_message()],
-            RunInput::Approvals { answers, has_text } => {
-                let mut message = text();
-                let text = std::mem::take(&mut message.parts);
-                for (token, decision) in answers {
-                    let request = self.requests.get(token);
-                    let request = request.ok_or_else(|| {
-                        format!("no caller received an approval request for {token}")
-                    })?;
-                    let response = decision.response(request, token);
-                    message.parts.push(Part::ApprovalResponse(response));
-                }
-                message.parts.extend(text.into_iter().filter(|_| *has_text));
-                vec![message]
-            }
-            RunInput::Results { tokens, has_text, from_record } => {
-                let results = if *from_record {
-                    let found = pending_results(&self.store, &self.key).await;
-                    let found = found.map_err(|it| it.to_string())?;
-                    found.ok_or("pending_results finds none")?
-                } else {
-                    let results: Option<Vec<_>> =
-                        tokens.iter().map(|token| self.late_result(token)).collect();
-                    Message::tool_results(results.ok_or("no caller received one of the calls")?)
-                };
-                let mut messages = vec![results];
-                messages.extend(has_text.then(text));
-                messages
-            }
-        })
-    }
-
-    /// Creates a result of a call in an earlier run. The result refers to the call by id if the id
-    /// is unique, and otherwise by position.
-    fn late_result(&self, token: &str) -> Option<ToolResult> {
-        let (id, position) = self.calls.get(token)?;
-        let mut result = ToolResult::new(&**id, format!("late {token}"));
-        result.content.extend(media::of_caller(self.case, token).map(Medium::part));
-        let is_distinct = id.strip_prefix("id_") == Some(token);
-        Some(if is_distinct { result } else { result.answering(*position) })
-    }
-
     async fn attempt(
         &mut self,
         run: usize,
@@ -390,154 +296,6 @@ impl<'a> Driver<'a> {
             other => Err(format!("the approval is accepted: {other:?}")),
         }
     }
-
-    fn compare_attempt(
-        &mut self,
-        expected: &Expected,
-        answer: Option<Result<Answer, BoxError>>,
-    ) -> Result<(), String> {
-        let seen = self.world.take_seen();
-        compare_requests("the request for a summary", seen.summarized, &expected.summarized)?;
-        let calls = seen.shown.len();
-        for (call, shown) in seen.shown.into_iter().enumerate() {
-            let shown = shown.map_err(|it| format!("service call {call}: {it}"))?;
-            let Some(expected) = expected.shown.get(call) else {
-                return Err(format!("service call {call} is made, and shows {shown:#?}"));
-            };
-            match self.windowed {
-                Some(_) => self.shown.push(shown.join("\n")),
-                None => same(&format!("service call {call} shows"), &shown, expected)?,
-            }
-        }
-        if let Some(missing) = expected.shown.get(calls) {
-            let answer = match &answer {
-                Some(Ok(answer)) => {
-                    let messages = answer.messages.iter().map(|message| &**message);
-                    format!("{:#?}", observe::texts(messages, &self.tokens))
-                }
-                other => format!("{other:?}"),
-            };
-            return Err(format!(
-                "service call {calls} is missing; it should show {missing:#?}; the attempt ends with {answer}"
-            ));
-        }
-        same("the tools that run", &seen.ran, &expected.ran)?;
-        let end = match answer {
-            None => End::Dropped,
-            Some(Ok(answer)) => {
-                self.note(answer.messages.iter());
-                let messages = answer.messages.iter().map(|message| &**message);
-                End::Answer(observe::texts(messages, &self.tokens))
-            }
-            Some(Err(error)) => end_of(&error)?,
-        };
-        match (&end, &expected.end) {
-            (End::Answer(answer), Some(End::Answer(expected))) => {
-                same("the answer", answer, expected)
-            }
-            (end, Some(expected)) if end == expected => Ok(()),
-            (end, expected) => Err(format!("it ends with {end:#?}, not with {expected:#?}")),
-        }
-    }
-
-    /// Records the calls and approval requests of messages. Later inputs can answer them.
-    fn note<'m>(&mut self, messages: impl Iterator<Item = &'m Arc<Message>>) {
-        for message in messages {
-            let ids = effective_call_ids(message);
-            let calls = (0..).zip(message.asked_calls()).zip(ids);
-            for ((index, call), id) in calls {
-                let token = token_in(&call.arguments).unwrap_or_default();
-                let position = message.id.map(|message| CallPosition { message, index });
-                if let Some(position) = position {
-                    // `compare_store` calls this function again, and replaces this position by the
-                    // position in the store. The two differ if a hook has removed an earlier call
-                    // of the message.
-                    self.calls.insert(token.to_owned(), (id, position));
-                }
-            }
-            for part in &message.parts {
-                if let Part::ApprovalRequest(request) = part {
-                    let token = token_in(&request.call.arguments).unwrap_or_default();
-                    self.requests.insert(token.to_owned(), request.clone());
-                    self.tokens.insert(request.id.clone(), token.to_owned());
-                }
-            }
-        }
-    }
-
-    async fn compare_store(&mut self) -> Result<(), String> {
-        let history = self.store.load(&self.key).await.map_err(|it| it.to_string())?;
-        // If the request first resumed another run, the caller has not received the answer of that
-        // run. Its calls are therefore read from the store.
-        self.note(history.messages.iter());
-        self.compare_stored(&self.key, &self.model).await
-    }
-
-    /// Compares a stored conversation with the model.
-    async fn compare_stored(&self, key: &ConversationKey, model: &Model<'_>) -> Result<(), String> {
-        let history = self.store.load(key).await.map_err(|it| it.to_string())?;
-        let messages = history.messages.iter().map(|message| &**message);
-        same("the store", &observe::texts(messages, &self.tokens), &model.stored())?;
-        self.compare_summaries(key, &history, model).await?;
-        let rows = self.store.invocations(&InvocationQuery::of(key)).await;
-        let rows = rows.map_err(|it| it.to_string())?;
-        if let Some(unreadable) = rows.unreadable.first() {
-            return Err(unreadable.to_string());
-        }
-        let is_known = |row: &String| token_in(row).is_some_and(|token| model.is_known(token));
-        let mut rows: Vec<String> = rows.found.iter().map(|(_, row)| observe::row(row)).collect();
-        rows.retain(|row| !is_known(row));
-        let mut expected = model.record();
-        expected.retain(|row| !is_known(row));
-        same("the record", &rows, &expected)
-    }
-}
-
-/// Compares the messages of requests with those that the model expects.
-fn compare_requests(
-    what: &str,
-    found: Vec<Result<Vec<String>, String>>,
-    expected: &[Vec<String>],
-) -> Result<(), String> {
-    let texts: Result<Vec<String>, String> =
-        found.into_iter().map(|request| Ok(request?.join("\n    "))).collect();
-    let expected: Vec<String> = expected.iter().map(|request| request.join("\n    ")).collect();
-    same(what, &texts.map_err(|it| format!("{what}: {it}"))?, &expected)
-}
-
-fn end_of(error: &BoxError) -> Result<End, String> {
-    if let Some(ToolLoopError::ApprovalMissing { .. }) = error.downcast_ref() {
-        return Ok(End::ApprovalMissing);
-    }
-    if let Some(ToolLoopError::ApprovalAnswered { .. }) = error.downcast_ref() {
-        return Ok(End::ApprovalAnswered);
-    }
-    match error.downcast_ref() {
-        Some(ToolLoopError::ResultsMissing { .. }) => return Ok(End::ResultsMissing),
-        Some(ToolLoopError::ArgumentsNotKept { .. }) => return Ok(End::ArgumentsNotKept),
-        _ => {}
-    }
-    match error.downcast_ref() {
-        Some(PersistenceError::PendingCallNotKept { .. }) => return Ok(End::PendingCallNotKept),
-        Some(PersistenceError::RunIdReused { .. }) => return Ok(End::RunIdReused),
-        _ => {}
-    }
-    if error.to_string() == "overloaded" {
-        return Ok(End::Failed);
-    }
-    Err(format!("it fails: {error:?}"))
-}
-
-fn same(what: &str, found: &[String], expected: &[String]) -> Result<(), String> {
-    if found == expected {
-        return Ok(());
-    }
-    let mut text = format!("{what} (- the model's, + found)\n");
-    let begin = found.iter().zip(expected).take_while(|(a, b)| a == b).count();
-    found[..begin].iter().for_each(|line| text.push_str(&format!("    {line}\n")));
-    expected[begin..].iter().for_each(|line| text.push_str(&format!("  - {line}\n")));
-    found[begin..].iter().for_each(|line| text.push_str(&format!("  + {line}\n")));
-    Err(text)
 }
 
 /// Polls a future until it is ready. Returns `None` if the future is pending and no task wakes it.

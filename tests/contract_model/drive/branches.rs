@@ -8,7 +8,7 @@ use tower_chat::{
     store::{ConversationQuery, Directory, Maintenance, Revision},
 };
 
-use super::{Driver, same};
+use super::{Driver, compare::same};
 use crate::contract_model::{
     branches::{BranchPlan, How},
     model::{BranchEnd, NotAsked, RunInput},

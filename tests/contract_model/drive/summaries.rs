@@ -7,7 +7,10 @@ use tower_chat::{
     store::{AddedSummary, History, HistorySummary, Summaries},
 };
 
-use super::{Driver, compare_requests, same};
+use super::{
+    Driver,
+    compare::{compare_requests, same},
+};
 use crate::contract_model::{
     case::SummaryChange,
     model::{Changed, Model},
