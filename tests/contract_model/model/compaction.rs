@@ -10,8 +10,6 @@ pub(super) struct Compaction {
     pub(super) item: Item,
     /// Whether a text of the same message precedes the item.
     pub(super) follows_text: bool,
-    /// Whether a text of the same message follows the item.
-    pub(super) precedes_text: bool,
     /// Whether a call of the same message precedes the item.
     pub(super) follows_calls: bool,
 }

@@ -7,7 +7,7 @@ use super::{
     entry::{AnswerMessage, Entry, Outcome},
     summaries::InForce,
 };
-use crate::contract_model::{media::Medium, script::UserMessage, tools::Hook};
+use crate::contract_model::{compaction, media::Medium, script::UserMessage, tools::Hook};
 
 /// Returns the messages that the model receives: every text, and every call with a result.
 ///
@@ -82,8 +82,19 @@ struct Replay<'c> {
 /// the index.
 enum Item {
     Text(usize, String),
-    Compaction { index: usize, compaction: Compaction, tokens: Vec<String> },
-    Pair { index: usize, token: String, call: String, result: Option<(usize, String)> },
+    /// A summary of the earlier messages, in a message with the calls of these tokens.
+    Compaction {
+        index: usize,
+        item: compaction::Item,
+        follows_text: bool,
+        tokens: Vec<String>,
+    },
+    Pair {
+        index: usize,
+        token: String,
+        call: String,
+        result: Option<(usize, String)>,
+    },
 }
 
 /// Returns whether an item has the result of the tool that has ended a run.
@@ -132,12 +143,8 @@ impl Replay<'_> {
             let calls = calls.filter(|call| !(is_stored && call.hook == Hook::Drop));
             let compaction = answer.compaction.as_ref().map(|item| Item::Compaction {
                 index,
-                compaction: Compaction {
-                    item: item.clone(),
-                    follows_text: item.is_last && answer.text.is_some(),
-                    precedes_text: !item.is_last && answer.text.is_some(),
-                    follows_calls: item.is_last && calls.clone().next().is_some(),
-                },
+                item: item.clone(),
+                follows_text: item.is_last && answer.text.is_some(),
                 tokens: calls.clone().map(|call| call.token.clone()).collect(),
             });
             let (first, last) = match &answer.compaction {
@@ -155,19 +162,14 @@ impl Replay<'_> {
         }
     }
 
-    /// Returns whether a summary of the earlier messages is sent with its message. If calls of the
-    /// message have no result, they are removed, and then also an item that is the last part.
-    fn is_sent(&self, compaction: &Compaction, tokens: &[String]) -> bool {
-        let has_result = |token: &String| {
-            let of_message = self.items.iter().find_map(|item| match item {
-                Item::Pair { token: of, result, .. } if of == token => Some(result.is_some()),
-                _ => None,
-            });
-            of_message.unwrap_or(false)
-        };
-        let is_complete = tokens.iter().all(has_result);
-        let is_followed = compaction.precedes_text || tokens.iter().any(has_result);
-        is_complete || (!compaction.item.is_last && is_followed)
+    /// Returns whether a call has its result in the round of its answer. Otherwise the call is sent
+    /// with a later result, or omitted.
+    fn is_answered_in_round(&self, token: &String) -> bool {
+        let of_round = self.items.iter().find_map(|item| match item {
+            Item::Pair { token: of, result, .. } if of == token => Some(result.is_some()),
+            Item::Pair { .. } | Item::Text(..) | Item::Compaction { .. } => None,
+        });
+        of_round.unwrap_or(false)
     }
 
     /// Ends the round. Results must directly follow the message with their calls. Messages of the
@@ -224,29 +226,33 @@ impl Replay<'_> {
 
     fn shown(mut self) -> Vec<SentItem> {
         self.close_round();
-        let is_removed = |item: &Item| match item {
-            Item::Compaction { compaction, tokens, .. } => !self.is_sent(compaction, tokens),
+        let has_calls = |item: &Item| match item {
+            Item::Compaction { tokens, .. } => {
+                tokens.iter().any(|token| self.is_answered_in_round(token))
+            }
             Item::Text(..) | Item::Pair { .. } => false,
         };
-        let removed: Vec<bool> = self.items.iter().map(is_removed).collect();
-        let items = self.items.into_iter().zip(removed).filter(|(_, is_removed)| !is_removed);
-        let shown = items.filter_map(|(item, _)| match item {
-            Item::Text(index, text) => {
-                let (index, compaction) = (Some(index), None);
-                Some(SentItem { index, result_index: index, text, compaction })
-            }
-            Item::Compaction { index, compaction, .. } => {
-                let text = format!("assistant: {}", compaction.item.text());
-                let (index, compaction) = (Some(index), Some(compaction));
-                Some(SentItem { index, result_index: index, text, compaction })
-            }
-            Item::Pair { index, call, result, .. } => {
-                let (result_index, result) = result?;
-                let text = format!("{call} = {result}");
-                let (index, result_index) = (Some(index), Some(result_index));
-                Some(SentItem { index, result_index, text, compaction: None })
-            }
-        });
+        let has_calls: Vec<bool> = self.items.iter().map(has_calls).collect();
+        let shown =
+            self.items.into_iter().zip(has_calls).filter_map(|(item, has_calls)| match item {
+                Item::Text(index, text) => {
+                    let (index, compaction) = (Some(index), None);
+                    Some(SentItem { index, result_index: index, text, compaction })
+                }
+                Item::Compaction { index, item, follows_text, .. } => {
+                    let follows_calls = item.is_last && has_calls;
+                    let compaction = Compaction { item, follows_text, follows_calls };
+                    let text = format!("assistant: {}", compaction.item.text());
+                    let (index, compaction) = (Some(index), Some(compaction));
+                    Some(SentItem { index, result_index: index, text, compaction })
+                }
+                Item::Pair { index, call, result, .. } => {
+                    let (result_index, result) = result?;
+                    let text = format!("{call} = {result}");
+                    let (index, result_index) = (Some(index), Some(result_index));
+                    Some(SentItem { index, result_index, text, compaction: None })
+                }
+            });
         shown.collect()
     }
 }
