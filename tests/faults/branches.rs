@@ -199,8 +199,8 @@ impl Target {
 
 /// Returns whether a message is the input of a run, and decides about no approval.
 fn is_question(message: &Message) -> bool {
-    let is_text = |part: &Part| matches!(part, Part::Text(_));
-    message.role == Role::User && message.parts.iter().all(is_text)
+    let is_input = |part: &Part| matches!(part, Part::Text(_) | Part::Media(_));
+    message.role == Role::User && message.parts.iter().all(is_input)
 }
 
 /// Returns the largest position before the message `before` at which a branch can end: no run has

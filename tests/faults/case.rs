@@ -7,6 +7,7 @@ use tower_chat_testkit::Rng;
 
 use crate::faults::{
     branches::Branching,
+    pictures::Pictures,
     script::{Input, RunScript},
     world::FaultPlan,
 };
@@ -29,6 +30,8 @@ pub(crate) struct Case {
     pub(crate) changes_arguments: bool,
     /// Whether a part of the answers contains a summary by the service.
     pub(crate) compacts: bool,
+    /// The pictures in the inputs of runs.
+    pub(crate) pictures: Option<Pictures>,
     /// The branch that a caller creates during or after the first attempt at the run with faults.
     pub(crate) branching: Option<Branching>,
     pub(crate) runs: Vec<RunScript>,
@@ -106,6 +109,7 @@ impl Case {
             }
             _ => Then::Goes,
         };
+        let mut pictures = Rng::of(seed ^ 0x50_4943, number);
         let mut branching = Rng::of(seed ^ 0x42_5241, number);
         Self {
             seed: rng.next(),
@@ -119,6 +123,7 @@ impl Case {
             summarizes: Rng::of(!seed, number).one_in(3),
             changes_arguments: Rng::of(seed ^ 0x41_5247, number).one_in(2),
             compacts: Rng::of(seed ^ 0x43_4f4d, number).one_in(3),
+            pictures: pictures.one_in(3).then(|| Pictures::random(&mut pictures)),
             branching: branching.one_in(4).then(|| Branching::random(&mut branching)),
             runs,
             faulty_run,
@@ -162,6 +167,10 @@ impl Case {
         }
         if self.compacts {
             with(&|case| case.compacts = false);
+        }
+        if let Some(pictures) = self.pictures {
+            with(&|case| case.pictures = None);
+            with(&|case| case.pictures = pictures.simpler());
         }
         if let Some(branching) = &self.branching {
             with(&|case| case.branching = None);

@@ -8,6 +8,7 @@ use std::sync::{
 
 use crate::faults::{
     other_arguments::are_of_decision,
+    pictures,
     summarized::SUMMARIZER,
     trace::{Closed, Event, Outcome},
 };
@@ -19,7 +20,7 @@ pub(crate) struct Counters {
 }
 
 /// The kinds of events, each with the minimum number of cases out of 1,000 in which it must occur.
-const EXPECTED: [(&str, u64); 17] = [
+const EXPECTED: [(&str, u64); 18] = [
     ("an answer", 990),
     ("an error", 100),
     ("a disconnected caller", 100),
@@ -34,6 +35,7 @@ const EXPECTED: [(&str, u64); 17] = [
     ("a summary", 100),
     ("a call with other arguments", 10),
     ("a request without summarized messages", 100),
+    ("a picture that is not sent again", 100),
     ("a branch", 100),
     ("a branch without an acknowledgement", 5),
     ("a branch that was not created", 20),
@@ -72,6 +74,10 @@ fn is(event: &Event, what: &str) -> bool {
             Outcome::Gone => what == "a disconnected caller",
             Outcome::Killed => what == "a process that died",
         },
+        Event::Asked { shown, .. } => {
+            what == "a picture that is not sent again"
+                && shown.iter().any(|label| label.contains(pictures::SENTENCE))
+        }
         Event::Compacted { .. } => what == "a request without summarized messages",
         Event::Branched { exists, is_acknowledged } => match (exists, is_acknowledged) {
             (true, true) => what == "a branch",
@@ -94,7 +100,6 @@ fn is(event: &Event, what: &str) -> bool {
         }
         Event::Closing { .. } => what == "a run committed without being resumed",
         Event::Began { .. }
-        | Event::Asked { .. }
         | Event::Answered { .. }
         | Event::Unanswered { .. }
         | Event::Finished { .. }

@@ -76,6 +76,7 @@ impl ChildTask {
             summarizes: false,
             changes_arguments: false,
             compacts: false,
+            pictures: None,
             branching: None,
             runs: vec![
                 script(vec![vec!["look", "again"], vec!["fail"]]),

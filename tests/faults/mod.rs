@@ -15,7 +15,8 @@
 //!
 //! In half of the cases, some approvals contain [other arguments](other_arguments) than the call. In
 //! a quarter of the cases, a caller creates a [branch](branches) of the conversation. In a third of
-//! the cases, some answers contain a [summary by the service](compacted).
+//! the cases, some answers contain a [summary by the service](compacted), and in a third, some
+//! inputs contain [pictures](pictures).
 //!
 //! Other tests [kill](killed) real processes at every step, and execute runs of one conversation in
 //! [two](two) processes at the same time.
@@ -30,6 +31,7 @@ mod counters;
 mod killed;
 mod model;
 mod other_arguments;
+mod pictures;
 mod process;
 mod rules;
 mod scenario;
@@ -86,6 +88,7 @@ fn the_cases_that_failed_in_the_past_succeed() {
             summarizes: false,
             changes_arguments: false,
             compacts: false,
+            pictures: None,
             branching: None,
             ..Case::random(seed, number)
         };

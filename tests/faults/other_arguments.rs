@@ -156,6 +156,7 @@ fn case(mode: PersistenceMode, streamed: bool, fault_plan: FaultPlan) -> Case {
         summarizes: false,
         changes_arguments: true,
         compacts: false,
+        pictures: None,
         branching: None,
         runs: vec![
             RunScript { input: Input::Text, rounds: vec![vec!["again", "pay", "again", "pay"]] },

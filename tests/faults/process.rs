@@ -19,7 +19,7 @@ use tower_chat_testkit::FaultyStore;
 use crate::faults::{
     branches,
     case::{Caller, Case},
-    other_arguments,
+    other_arguments, pictures,
     script::{Input, input_text},
     scripted_model::{Model, Readers, tools},
     summarized,
@@ -80,6 +80,7 @@ impl<S: HistoryStore + Clone> Process<S> {
             readers: readers.clone(),
             summarizes: case.summarizes,
             compacts: case.compacts.then_some(case.seed),
+            pictures: case.pictures,
         };
         let tool_loop = ToolLoopLayer::new(tools(world, &readers))
             .concurrent(case.concurrent)
@@ -93,6 +94,9 @@ impl<S: HistoryStore + Clone> Process<S> {
         let failure = if case.fail_call { StoreFailure::FailCall } else { StoreFailure::Continue };
         let mut policy =
             PersistencePolicy::default().with_journal(journal).on_store_failure(failure);
+        if let Some(pictures) = case.pictures {
+            policy = pictures.with_policy(policy);
+        }
         if case.summarizes {
             policy = policy.with_summarize(summarized::policy(world));
         }
@@ -229,6 +233,9 @@ pub(crate) fn request(
         answers.push(serial_of(call));
     }
     answers.dedup();
+    if case.pictures.is_some_and(|pictures| pictures.are_in(run)) {
+        message.parts.push(pictures::of_run(run));
+    }
     let conversation = Conversation { key: key(), run: world.run_id(run) };
     let request = ChatRequest::new(message).in_run(conversation);
     let request = if case.streamed { request.streamed() } else { request };

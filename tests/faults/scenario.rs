@@ -21,7 +21,7 @@ use tower_chat_testkit::{FaultyStore, Injection};
 use crate::faults::{
     case::{Caller, Case, Then},
     counters::Counters,
-    model, other_arguments,
+    model, other_arguments, pictures,
     process::{Process, RunRequest, key, request, shows_parts},
     rules::{self, ANSWERED_ALREADY, require},
     script::{Input, RunScript},
@@ -232,6 +232,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         let history = store.load(&key()).await.expect("no fault is injected");
         rules::check(self.case, &index)?;
         other_arguments::check_messages(self.world, &history.messages, &index)?;
+        pictures::check_stored(self.case.pictures, &history.messages)?;
         let expected = model::history(self.case.mode, &index, self.case.runs.len())?;
         let seen = turns(self.world, history.messages.iter())?;
         require(seen == expected, || format!("readers see {seen:#?}, not {expected:#?}"))?;
@@ -249,6 +250,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
                 let staged: Vec<String> =
                     open.messages.iter().map(|message| label(message)).collect();
                 other_arguments::check_messages(self.world, &open.messages, &index)?;
+                pictures::check_stored(self.case.pictures, &open.messages)?;
                 let expected = model::open_run(run, &index)?;
                 require(staged == expected, || {
                     format!("staged is {staged:#?}, not {expected:#?}")

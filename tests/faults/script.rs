@@ -3,6 +3,8 @@
 use tower_chat::{ChatRequest, Message, Role};
 use tower_chat_testkit::Rng;
 
+use crate::faults::pictures;
+
 /// The input of a run, and the calls of the model before its last answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunScript {
@@ -87,7 +89,9 @@ pub(crate) fn input_text(run: usize) -> String {
 pub(crate) fn run_and_round(request: &ChatRequest) -> Option<(usize, usize)> {
     let messages: Vec<&Message> = request.messages().iter().map(|message| &**message).collect();
     let run = |message: &&Message| -> Option<usize> {
-        (message.role == Role::User).then(|| message.text().strip_prefix("run ")?.parse().ok())?
+        let text = message.text();
+        let text = text.strip_suffix(pictures::SENTENCE).unwrap_or(&text);
+        (message.role == Role::User).then(|| text.strip_prefix("run ")?.parse().ok())?
     };
     let run = messages.iter().rev().find_map(run)?;
     let rounds = messages.iter().flat_map(|message| message.calls()).filter_map(|call| {

@@ -22,6 +22,7 @@ use tower_service::Service;
 
 use crate::faults::{
     compacted, other_arguments,
+    pictures::Pictures,
     script::{RunScript, TOOLS, arguments, run_and_round},
     summarized,
     trace::{Call, Event, label},
@@ -38,6 +39,7 @@ pub(crate) struct Model {
     pub(crate) summarizes: bool,
     /// The seed of the answers with summaries by the service, if there are any.
     pub(crate) compacts: Option<u64>,
+    pub(crate) pictures: Option<Pictures>,
 }
 
 #[derive(Clone)]
@@ -64,7 +66,7 @@ impl Service<ChatRequest> for Model {
 
 impl Model {
     async fn answer(self, request: ChatRequest) -> Result<ChatResponse, BoxError> {
-        let Self { world, script, readers, summarizes, compacts } = self;
+        let Self { world, script, readers, summarizes, compacts, pictures } = self;
         let conversation = request.conversation().cloned().ok_or("no conversation")?;
         let run = world.run_of(conversation.run);
         if let Err(invalid) = is_valid(request.messages()) {
@@ -78,7 +80,11 @@ impl Model {
         let trace = world.trace();
         let index = TraceIndex::of(&trace);
         let sent = other_arguments::check_messages(&world, request.messages(), &index)
-            .and_then(|()| compacted::check_request(&world, &request, &index));
+            .and_then(|()| compacted::check_request(&world, &request, &index))
+            .and_then(|()| match pictures {
+                Some(pictures) => pictures.check_sent(run, script.len() - 1, request.messages()),
+                None => Ok(()),
+            });
         sent.unwrap_or_else(|failure| world.add_failure(failure));
         readers.look(&world, &conversation).await;
         if summarizes || compacts.is_some() {

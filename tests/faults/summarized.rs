@@ -16,6 +16,7 @@ use tower_chat::{
 use crate::faults::{
     SEED,
     case::{Attempt, Case, Then},
+    pictures,
     rules::require,
     scenario::play,
     script::{Input, RunScript},
@@ -65,10 +66,11 @@ fn texts<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Vec<String> {
     let mut texts = Vec::new();
     for message in messages {
         let text = message.text();
+        let text = text.strip_suffix(pictures::SENTENCE).unwrap_or(&text);
         match text.strip_prefix(HEADING) {
             Some(listed) => texts.extend(listed.lines().map(str::to_owned)),
             None if message.role == Role::Tool || text.is_empty() || text == PROMPT => {}
-            None => texts.push(text),
+            None => texts.push(text.to_owned()),
         }
     }
     texts
@@ -121,6 +123,7 @@ fn case(mode: tower_chat::PersistenceMode, streamed: bool, fault_plan: FaultPlan
         summarizes: true,
         changes_arguments: false,
         compacts: false,
+        pictures: None,
         branching: None,
         runs: vec![
             script(vec![vec!["look", "again"]]),

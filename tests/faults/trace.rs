@@ -7,7 +7,7 @@ use tower_chat::{
     store::author::{Close, RecordedResult, Write},
 };
 
-use crate::faults::{compacted, other_arguments};
+use crate::faults::{compacted, other_arguments, pictures};
 
 /// An event. A message is represented by its [`label`], and each execution of a tool has a unique
 /// token.
@@ -81,7 +81,8 @@ pub(crate) fn in_lines(trace: &[Event]) -> String {
     trace.iter().map(|event| format!("  {event:?}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Formats a message on one line: its role, its text, `^` for a summary by the service, `[calls]`, `(calls that wait)`, `+` and `-`
+/// Formats a message on one line: its role, its text, `^` for a summary by the service, `*` for
+/// a picture, `[calls]`, `(calls that wait)`, `+` and `-`
 /// for approvals, and `call=execution` for results.
 pub(crate) fn label(message: &Message) -> String {
     let mut label = format!("{:?}:", message.role).to_lowercase();
@@ -89,6 +90,7 @@ pub(crate) fn label(message: &Message) -> String {
         match part {
             Part::Text(text) => label.push_str(&text.text),
             Part::Native(_) => label.push(compacted::SIGN),
+            Part::Media(_) => label.push(pictures::SIGN),
             Part::ToolCall(call) => {
                 label.push_str(&format!("[{}]", call.id.as_deref().unwrap_or_default()));
             }

@@ -78,6 +78,7 @@ fn random(seed: u64, number: u64) -> Case {
         summarizes: false,
         changes_arguments: false,
         compacts: false,
+        pictures: None,
         branching: None,
         runs: vec![script(&mut rng), script(&mut rng)],
         faulty_run: 0,
