@@ -80,7 +80,10 @@ impl Model {
         let trace = world.trace();
         let index = TraceIndex::of(&trace);
         let sent = other_arguments::check_messages(&world, request.messages(), &index)
-            .and_then(|()| compacted::check_request(&world, &request, &index))
+            .and_then(|()| match compacts {
+                Some(_) => compacted::check_request(&world, &request, &index),
+                None => Ok(()),
+            })
             .and_then(|()| match pictures {
                 Some(pictures) => pictures.check_sent(run, script.len() - 1, request.messages()),
                 None => Ok(()),
