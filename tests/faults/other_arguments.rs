@@ -43,16 +43,17 @@ pub(crate) fn reported(result: &str) -> Option<&str> {
     Some(reported.strip_suffix(']').unwrap_or("the sentence is not the end of the result"))
 }
 
-/// Checks that the tool of a call began with the arguments of the last decision, or with those of
-/// the model if the decision has none.
+/// Checks that a run has called a tool with the arguments of the last decision in its requests, or
+/// with those of the model if the decision has none.
 pub(crate) fn check_execution(
     call: &Call,
     arguments: &str,
+    run: usize,
     at: usize,
     index: &TraceIndex<'_>,
 ) -> Result<(), String> {
     let decided = index.trace[..at].iter().rev().find_map(|event| match event {
-        Event::Began { answers, changed, .. } => {
+        Event::Began { run: of_run, answers, changed } if *of_run == run => {
             let is_decided = index.call(&call.id).is_some_and(|(of, _)| answers.contains(&of));
             is_decided.then_some(changed)
         }

@@ -38,7 +38,7 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
     let mut keys: HashMap<&str, &str> = HashMap::new();
     let mut ran: HashSet<&str> = HashSet::new();
     for (at, event) in index.trace.iter().enumerate() {
-        let Event::Started { call, key, token, arguments } = event else { continue };
+        let Event::Started { run, call, key, token, arguments } = event else { continue };
         let Some((serial, known)) = index.call(call) else {
             return Err(format!("{token} ran, but no answer contains its call"));
         };
@@ -46,7 +46,7 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
         if waits && !is_approved(serial, at, case, index) {
             return Err(format!("{token} ran without consent"));
         }
-        other_arguments::check_execution(known, arguments, at, index)?;
+        other_arguments::check_execution(known, arguments, *run, at, index)?;
         let has_record = waits || case.mode == PersistenceMode::Journaled;
         if has_record && !index.is_started_on_disk(call, at) {
             return Err(format!("{token} ran before its start was durable"));

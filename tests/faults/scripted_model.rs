@@ -231,6 +231,7 @@ async fn run_tool(
         return std::future::pending().await;
     }
     world.note(Event::Started {
+        run: world.run_of(context.run()),
         call,
         token: token.clone(),
         key: context.idempotency_key(),

@@ -32,8 +32,8 @@ pub(crate) enum Event {
     /// A caller has created a branch, or has tried to. `exists` is whether the branch exists
     /// afterwards.
     Branched { exists: bool, is_acknowledged: bool },
-    /// The tool of a call began with these arguments. `key` is the idempotency key of the call.
-    Started { call: String, token: String, key: String, arguments: String },
+    /// A run has called the tool of a call with these arguments. `key` is the idempotency key of the call.
+    Started { run: usize, call: String, token: String, key: String, arguments: String },
     /// A tool call finished.
     Finished { token: String },
     /// Writes were submitted.
