@@ -8,10 +8,13 @@ use tower_chat_testkit::{
     Rng,
     hostile::{Service, violations},
 };
-use tower_chat_wire::{body::BodyWire, rules::ServiceRules};
+use tower_chat_wire::{
+    body::BodyWire,
+    rules::{ForeignRule, ServiceRules},
+};
 
 use super::{
-    rules,
+    all_rules, rules,
     total::{cases, request},
     wire_name, written,
 };
@@ -235,4 +238,26 @@ fn a_service_accepts_every_history_that_contains_its_own_summaries() {
         }
     }
     assert!(omitted > 0, "no history had a summary that is used");
+}
+
+#[test]
+fn every_service_accepts_a_history_with_an_answer_that_contains_only_a_summary() {
+    for (wire, issuer) in SERVICES {
+        for (name, rules) in all_rules() {
+            let messages = [
+                Message::user("FIRST"),
+                assistant([summary(wire, Some(issuer), Some("SUMMARY"))]),
+                Message::user("SECOND"),
+            ];
+            let (_, body) = written(&ChatRequest::new(messages.to_vec()), &rules);
+            let signed = matches!(rules.foreign_calls, ForeignRule::Signature(_));
+            let service = Service::new(wire_name(rules.wire), name).with_signatures(signed);
+            let found = violations(service.with_any_first(), &body);
+            assert!(found.is_empty(), "{name} of {issuer}: {found:#?}\n{body}");
+            let is_own = rules.wire == wire && *rules.issuer == *issuer;
+            let text = body.to_string();
+            let sent = ["FIRST", "SUMMARY", "SECOND"].map(|it| text.contains(it));
+            assert_eq!(sent, [!is_own, is_own, true], "{name} of {issuer}: {body}");
+        }
+    }
 }
