@@ -176,9 +176,9 @@ impl RunLog {
         if let Some(last) = own.iter().rposition(|message| self.is_stored(message)) {
             own.drain(..=last);
         }
-        if self.mode == PersistenceMode::Journaled && !self.calls.is_answered {
-            // The input is staged before the first service call is answered. A tool loop may have
-            // removed the ids of the messages, so contents are compared.
+        if !self.calls.is_answered {
+            // The input may be stored before the first service call is answered. A tool loop may
+            // have removed the ids of the messages, so contents are compared.
             let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
                 own.id.is_none() && own.role == added.role && own.parts == added.parts
             };

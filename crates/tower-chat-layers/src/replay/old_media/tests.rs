@@ -1,8 +1,11 @@
 //! Tests which media are sent again.
 
+use std::time::SystemTime;
+
 use tower_chat_core::{MessageId, Native, RunId, ToolCall, ToolResult};
 
 use super::*;
+use crate::replay::{ReplayContext, ReplayPolicy, Window};
 
 fn picture(data: &str) -> Part {
     Part::Media(Media::new("image/png", MediaSource::Base64(data.to_owned())))
@@ -85,6 +88,21 @@ fn only_the_newest_media_are_sent_and_sentences_replace_the_older_media() {
         let expected = [question.to_vec(), vec![result], vec![file], vec![sent]];
         assert_eq!(found, expected, "{policy:?}");
     }
+}
+
+#[test]
+fn a_window_counts_the_sentences_in_place_of_old_media() {
+    let of_media = |message: &Message| media(&Messages::from([message.clone()])).concat();
+    let media_alone = |text: &String| text == "media";
+    let counter =
+        move |message: &Message| of_media(message).iter().filter(|it| media_alone(it)).count();
+    let policy = ReplayPolicy::default()
+        .with_old_media(OldMedia::keep_last(1))
+        .with_window(Window::tokens_counted_by(2, counter));
+    let (messages, context) = (conversation(), ReplayContext::at(SystemTime::UNIX_EPOCH));
+    assert_eq!(policy.apply(&messages, &context).len(), messages.len());
+    let policy = ReplayPolicy::default().with_window(Window::tokens_counted_by(2, counter));
+    assert!(policy.apply(&messages, &context).len() < messages.len());
 }
 
 #[test]

@@ -427,3 +427,20 @@ fn late_results_of_calls_that_share_an_id_are_shown_in_different_rounds() {
     let messages = again().into_iter().chain(again()).chain([results(["1", "1"])]);
     assert_eq!(output_of(messages), "u:t u:t a:c(1) T:r(1) a:c(1) T:r(1)");
 }
+
+#[test]
+fn messages_can_be_replayed_alone_from_a_run_if_no_result_answers_an_earlier_call() {
+    let ids = [1, 2, 3, 4].map(|run| RunId::from_bytes([run; 16]));
+    let turn = || vec![Message::user("question"), Message::assistant("answer")];
+    let interrupted = vec![Message::user("look"), calls(["1"])];
+    let late = vec![results(["1"]), Message::assistant("seen")];
+    let runs = ids.into_iter().zip([turn(), interrupted, turn(), late]);
+    let mut replay = Replay::new(DanglingCalls::Drop);
+    for (run, messages) in runs {
+        for (index, mut message) in (0..).zip(messages) {
+            message.id = Some(MessageId { run, index });
+            replay.push(&Arc::new(message));
+        }
+    }
+    assert_eq!(ids.map(|run| replay.can_begin_with(run)), [true, true, false, false]);
+}

@@ -66,7 +66,7 @@ pub(crate) fn repeated_answer(
     let is_repeated = match ordinal {
         Some(ordinal) => ordinal == 0,
         None if log.stored_before.is_observed => log.stored_before.is_repeated,
-        None => repeats_input(run, &log, request),
+        None => repeats_input(&log, request),
     };
     let is_overtaken = log.stored_before.is_overtaken;
     drop(log);
@@ -80,7 +80,7 @@ pub(crate) fn repeated_answer(
 /// Returns whether the messages of a request equal the first messages of the run. Needed for a tool
 /// loop of another crate that does not number its service calls, if `observe_alone` has not
 /// compared them.
-fn repeats_input(_run: &Run, log: &RunLog, request: &ChatRequest) -> bool {
+fn repeats_input(log: &RunLog, request: &ChatRequest) -> bool {
     let own = log.input(request);
     let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
         own.role == added.role && own.parts == added.parts && own.role != Role::Tool

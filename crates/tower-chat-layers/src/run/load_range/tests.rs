@@ -12,6 +12,9 @@ use crate::replay::{Freshness, OldMedia, ReplayContext, Window, end_marker, mark
 /// The number of generated conversations.
 const CASES: u64 = 60;
 
+/// A case in which a range could begin at a system message. The first cases contain none.
+const BEGINS_WITH_SYSTEM: u64 = 1_472;
+
 /// A generated conversation. The runs are added one after the other.
 struct Conversation {
     rng: Rng,
@@ -211,7 +214,7 @@ fn summary_of(rng: &mut Rng, whole: &History) -> Option<HistorySummary> {
 fn the_replay_of_a_range_is_the_end_of_the_whole_replay() {
     let (mut ranges, mut skipped, mut loads) = (0, 0, 0);
     let cases = std::env::var("TOWER_CHAT_CASES").ok().and_then(|cases| cases.parse().ok());
-    for case in 0..cases.unwrap_or(CASES) {
+    for case in (0..cases.unwrap_or(CASES)).chain([BEGINS_WITH_SYSTEM]) {
         let rng = Rng::of(9, case);
         let mut conversation = Conversation { rng, texts: 0, open_calls: Vec::new() };
         let policies = [conversation.policy(), conversation.policy()];

@@ -1,5 +1,6 @@
 use tower_chat_core::{
-    CallPosition, Media, MediaSource, MessageId, Part, Reasoning, Role, ToolCall, ToolResult,
+    ApprovalRequest, CallPosition, Media, MediaSource, MessageId, Part, Reasoning, Role, ToolCall,
+    ToolResult,
 };
 
 use super::*;
@@ -240,6 +241,31 @@ fn a_request_that_is_sent_again_adds_nothing() {
     assert_eq!(observed.step, Step::Repeat);
     let unanswered = stored(&[(r1(), &[user("q")])]);
     adds(&unanswered, r1(), &[user("q")], Step::Continue, &[]);
+}
+
+#[test]
+fn a_request_that_ends_before_its_run_is_no_repetition_of_the_run() {
+    let stored = stored(&[(r1(), &[user("q1"), says("a1")]), (r2(), &[user("q2"), says("a2")])]);
+    compare(&stored, known(r2()), &[user("q1"), says("a1")]).unwrap_err();
+}
+
+#[test]
+fn decisions_about_approvals_are_recognised_by_the_request_and_the_decision() {
+    let decision = |approve: bool| {
+        let request = ApprovalRequest::new("a1", ToolCall::new("c1", "pay", "{}"), true);
+        let decision = if approve { request.approve() } else { request.reject("no") };
+        Message::new(Role::User, vec![Part::ApprovalResponse(decision)])
+    };
+    let asked = [user("q"), asks(["c1"])];
+    let stored =
+        stored(&[(r1(), &asked), (r2(), &[decision(true), answers(["c1"]), says("done")])]);
+    let sent = |approve| {
+        let repeated = [decision(approve), answers(["c1"]), says("done"), user("and?")];
+        asked.iter().cloned().chain(repeated).collect::<Vec<_>>()
+    };
+    let observed = compare(&stored, StoredRun::Unknown, &sent(true)).unwrap();
+    assert_eq!((observed.step, shorts(&observed.new)), (Step::Begin, owned(&["and?"])));
+    compare(&stored, StoredRun::Unknown, &sent(false)).unwrap_err();
 }
 
 #[test]

@@ -45,6 +45,23 @@ async fn without_a_tool_loop_the_calls_of_an_answer_are_returned_in_every_mode()
 }
 
 #[tokio::test]
+async fn all_messages_of_the_input_follow_the_history_in_a_first_service_call() {
+    every_case(async |case| {
+        let (store, model) =
+            (case.store().await, ScriptedModel::new([Step::text("a1"), Step::text("a2")]));
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(below));
+        send(&client, case.ask("q1")).await.unwrap();
+        let both = [Message::user("q2"), Message::user("q3")];
+        send(&client, case.request_with(both)).await.unwrap();
+        let request = &model.requests()[1];
+        assert_eq!(sent_texts(&model, 1), ["user q1", "assistant a1", "user q2", "user q3"]);
+        assert_eq!(request.history_len(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn of_a_foreign_loop_calls_with_a_result_are_recorded_and_the_others_returned() {
     let cases =
         Cases::all().modes([PerRun], "the other modes need a persister below the tool loop");

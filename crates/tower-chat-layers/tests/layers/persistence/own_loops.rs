@@ -279,6 +279,21 @@ async fn a_service_call_that_is_sent_again_alone_stores_its_input_once() {
 }
 
 #[tokio::test]
+async fn another_question_in_the_same_run_of_a_persister_alone_is_asked() {
+    for streamed in BOTH_WAYS {
+        let (store, model) = (store(), ScriptedModel::new([Step::text("a1"), Step::text("a2")]));
+        let run = RunId::new();
+        let ask = async |text: &str| {
+            let request = call(run, [Message::user(text)], streamed);
+            send(&persister(&model, &store), request).await.unwrap().text()
+        };
+        assert_eq!([ask("q1").await, ask("q1").await, ask("q2").await], ["a1", "a1", "a2"]);
+        let all = ["user q1", "assistant a1", "user q2", "assistant a2"];
+        assert_eq!(stored(&store).await, all);
+    }
+}
+
+#[tokio::test]
 async fn a_complete_run_that_is_sent_again_alone_runs_no_tool_again() {
     for (streamed, runs_of, sent) in cases!(BOTH_WAYS, [Runs::Carried, Runs::Lost], [1_usize, 3]) {
         let steps = [calls([("look", "c1")]), Step::text("there"), Step::text("not this")];

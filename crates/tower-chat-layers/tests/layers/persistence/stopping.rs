@@ -317,6 +317,8 @@ async fn approved_calls_of_a_run_that_is_stopped_before_it_begins_are_not_run() 
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
         assert_eq!(tool_log.names(), [""; 0]);
         assert_eq!(statuses(&store).await, [("c1".to_owned(), ToolStatus::Stopped)]);
+        // If the process died after a claim, it would be unknown whether the tool has run.
+        assert!(store.writes().iter().all(|write| write.claims().is_empty()));
         let result = format!("tool c1!{STOPPED}");
         assert_can_continue(case, &store, &["user buy", "assistant pay#c1", &result]).await;
     })
