@@ -305,6 +305,15 @@ fn after_an_answer_the_same_text_without_an_id_is_new_and_with_the_stored_id_is_
 }
 
 #[test]
+fn a_transcript_may_contain_a_partial_answer_and_the_answer_after_it() {
+    let half = partial_message("Half an");
+    let stored = stored(&[(r1(), &[user("q"), half, says("answer")])]);
+    let sent = [user("q"), says("Half an"), says("answer"), user("and?")];
+    let observed = compare(&stored, StoredRun::Unknown, &sent).unwrap();
+    assert_eq!((observed.step, shorts(&observed.new)), (Step::Begin, owned(&["and?"])));
+}
+
+#[test]
 fn a_transcript_may_omit_partial_answers_and_interrupted_rounds() {
     let stored = stored(&[(
         r1(),

@@ -1,7 +1,7 @@
 //! Tests long, pruned and reordered transcripts. Others are tested through the layers and the HTTP
 //! endpoint.
 
-use tower_chat_core::{Media, MediaSource, Message, Part, Role};
+use tower_chat_core::{Media, MediaSource, Message, Part, Role, ToolCall, ToolResult};
 
 use super::*;
 
@@ -75,4 +75,20 @@ fn a_question_with_another_picture_is_new() {
     let other = messages([picture("f2"), Message::assistant("a cat"), Message::user("sure?")]);
     let diverged = Err(TranscriptError::Diverged { position: 0 });
     assert_eq!(texts(recognise(&stored, &other, false)), diverged);
+}
+
+#[test]
+fn a_result_of_another_call_is_new() {
+    let called = [Message::user("q1"), Message::tool_calls([ToolCall::new("c1", "look", "{}")])];
+    let transcript = |result: &str| {
+        let result = Message::tool_results([ToolResult::new(result, "seen")]);
+        Messages::from_iter(called.iter().cloned().chain([result, Message::assistant("a1")]))
+    };
+    let stored = transcript("c1");
+    let mut same = stored.clone();
+    same.push(Message::user("q2"));
+    assert_eq!(texts(recognise(&stored, &same, false)), Ok(vec!["q2".to_owned()]));
+    let mut other = transcript("c2");
+    other.push(Message::user("q2"));
+    texts(recognise(&stored, &other, false)).unwrap_err();
 }
