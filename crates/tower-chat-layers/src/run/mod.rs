@@ -98,12 +98,13 @@ pub(crate) use self::{
     repeated::{Caller, last_answer},
     summary::summarize_before,
     tool_events::{tool_finished, tools_started, write_beside},
+    unanswered_calls::unanswered_calls,
     usage::usage_of,
     write::{complete_run, discard_input},
 };
 pub use self::{fenced_attempt::FencedAttempt, not_kept::NotKept};
 use self::{loaded::Loaded, log::RunLog, submission::Submission};
-use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFailure};
+use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy};
 
 /// An active run, as a request extension that the layers of one stack share.
 ///
@@ -244,15 +245,6 @@ impl Run {
     /// results of tools need not be submitted when the run ends before this call.
     pub(crate) fn records_each_outcome(&self) -> bool {
         self.stored().is_some_and(|stored| stored.stored_as == PersistenceMode::Journaled)
-    }
-
-    /// Returns the policy for a failed write, which always fails a journaled run, because all its
-    /// messages must be durable.
-    fn store_failure(&self) -> StoreFailure {
-        match self.records_each_outcome() {
-            true => StoreFailure::FailCall,
-            false => self.policy().store_failure,
-        }
     }
 
     /// Checks, after a service call, that a persister below the tool loop has handled the call.

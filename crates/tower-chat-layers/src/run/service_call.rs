@@ -20,6 +20,7 @@ use super::{
     recording::Adopted,
     refused_content::note_refused_inputs,
     service_id::adopt_answer,
+    submission::store_failure,
     tool_events::reserve_beside,
     write::await_and_log,
 };
@@ -331,7 +332,7 @@ pub(super) fn submit_again(
         Some(write) => {
             let slot = Ok(Slot::unbounded());
             let writes = log.with_unsettled(write);
-            Submission::submit(run.store(), run.store_failure(), slot, writes)
+            Submission::submit(run.store(), store_failure(run), slot, writes)
         }
         None => Submission::nothing(),
     };

@@ -13,45 +13,42 @@ use crate::{
     tool::PendingCall,
 };
 
-impl Run {
-    /// Returns the calls without results in the last stored round of a run in per-service-call
-    /// mode, with their rows. Omits calls whose results a hook did not allow to be stored.
-    ///
-    /// The other modes need none: per-run mode stores no interrupted run, and a resumed journaled
-    /// run adds the results itself.
-    pub(crate) async fn unanswered_calls(
-        &self,
-    ) -> Result<Vec<(PendingCall, ToolInvocation)>, PersistenceError> {
-        let Some(stored) = self.stored() else { return Ok(Vec::new()) };
-        match stored.stored_as {
-            PersistenceMode::PerServiceCall => {}
-            PersistenceMode::PerRun | PersistenceMode::Journaled => return Ok(Vec::new()),
-        }
-        let (calls, history) = {
-            let log = self.log();
-            let conversation = &log.conversation;
-            let calls = pending_calls(last_round(&conversation.added));
-            let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
-            let history = History::new(head, conversation.history.clone());
-            (calls, history.with_skipped(conversation.skipped, Messages::new()))
-        };
-        let positions: Vec<_> = calls.iter().filter_map(PendingCall::position).collect();
-        if positions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let known = recorded_calls(stored.store.as_ref(), self.key(), &history, &positions).await;
-        let not_loaded = |source| PersistenceError::NotLoaded { key: self.key().clone(), source };
-        let mut known = known.map_err(not_loaded)?;
-        let with_row = calls.into_iter().filter_map(|call| {
-            let row = known.remove(&call.position()?)?;
-            Some((call, row))
-        });
-        let is_unanswered = |(_, row): &(PendingCall, ToolInvocation)| {
-            row.result.is_some()
-                || matches!(row.status, ToolStatus::Pending | ToolStatus::Interrupted)
-        };
-        Ok(with_row.filter(is_unanswered).collect())
+/// Returns the calls without results in the last stored round of a run in per-service-call
+/// mode, with their rows. Omits calls whose results a hook did not allow to be stored.
+///
+/// The other modes need none: per-run mode stores no interrupted run, and a resumed journaled
+/// run adds the results itself.
+pub(crate) async fn unanswered_calls(
+    run: &Run,
+) -> Result<Vec<(PendingCall, ToolInvocation)>, PersistenceError> {
+    let Some(stored) = run.stored() else { return Ok(Vec::new()) };
+    match stored.stored_as {
+        PersistenceMode::PerServiceCall => {}
+        PersistenceMode::PerRun | PersistenceMode::Journaled => return Ok(Vec::new()),
     }
+    let (calls, history) = {
+        let log = run.log();
+        let conversation = &log.conversation;
+        let calls = pending_calls(last_round(&conversation.added));
+        let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
+        let history = History::new(head, conversation.history.clone());
+        (calls, history.with_skipped(conversation.skipped, Messages::new()))
+    };
+    let positions: Vec<_> = calls.iter().filter_map(PendingCall::position).collect();
+    if positions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = recorded_calls(stored.store.as_ref(), run.key(), &history, &positions).await;
+    let not_loaded = |source| PersistenceError::NotLoaded { key: run.key().clone(), source };
+    let mut known = known.map_err(not_loaded)?;
+    let with_row = calls.into_iter().filter_map(|call| {
+        let row = known.remove(&call.position()?)?;
+        Some((call, row))
+    });
+    let is_unanswered = |(_, row): &(PendingCall, ToolInvocation)| {
+        row.result.is_some() || matches!(row.status, ToolStatus::Pending | ToolStatus::Interrupted)
+    };
+    Ok(with_row.filter(is_unanswered).collect())
 }
 
 fn last_round(added: &[Arc<Message>]) -> &[Arc<Message>] {

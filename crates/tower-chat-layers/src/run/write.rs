@@ -29,7 +29,7 @@ use super::{
     model_request::strip_sentinel,
     records::Records,
     service_id::adopt_answer,
-    submission::FailedSubmission,
+    submission::{FailedSubmission, store_failure},
 };
 use crate::{NotStored, PersistenceError, StoreFailure, replay::mark_ended_by};
 
@@ -93,7 +93,7 @@ impl Run {
             true => reserved.now_or_never().unwrap_or_else(|| Ok(Slot::unbounded())),
             false => reserved.await,
         };
-        match (slot, self.store_failure()) {
+        match (slot, store_failure(self)) {
             (Err(source), StoreFailure::FailCall) => {
                 Err(not_stored(self, FailedSubmission { source, unsaved: Vec::new() }, None))
             }
@@ -224,7 +224,7 @@ pub(super) fn submit(
     // Under each policy, the tool must not run if the write of its claim fails, because another
     // attempt could claim the call.
     let failure = match contents.claims.is_empty() {
-        true => run.store_failure(),
+        true => store_failure(run),
         false => StoreFailure::FailCall,
     };
     let id = messages.first().and_then(|message| message.id).unwrap_or(next);
@@ -380,6 +380,6 @@ impl RunLog {
         if !ends_run || self.unsettled.is_empty() {
             return Submission::nothing();
         }
-        Submission::submit(run.store(), run.store_failure(), slot, self.unsettled.clone())
+        Submission::submit(run.store(), store_failure(run), slot, self.unsettled.clone())
     }
 }

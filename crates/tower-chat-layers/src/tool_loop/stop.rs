@@ -13,7 +13,7 @@ use super::{
 use crate::{
     next_step::{Action, NextStep, PlannedCall, Refusal},
     replay::INTERRUPTED,
-    run::{CallOutcome, Event, Run, partial_message},
+    run::{CallOutcome, Event, Run, partial_message, unanswered_calls},
     tool::{PendingCall, ToolOutput, ToolReport},
 };
 
@@ -127,7 +127,7 @@ impl<S> LoopRun<S> {
     /// results. Without them, a replay of the ended run would omit the calls, although their tools
     /// may have run.
     async fn answer_interrupted(&mut self) -> Result<(), BoxError> {
-        for (index, (pending, row)) in self.run.unanswered_calls().await?.into_iter().enumerate() {
+        for (index, (pending, row)) in unanswered_calls(&self.run).await?.into_iter().enumerate() {
             let (result, report) = match CallOutcome::of(&row) {
                 CallOutcome::Finished(finished) => *finished,
                 // This mode does not record that a tool has started.
