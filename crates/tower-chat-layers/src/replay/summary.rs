@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use serde_json::Value;
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, Messages, Role,
+    ConversationKey, Message, MessageId, Messages, Part, Role,
     store::{History, HistoryStore, HistorySummary, StoreError},
 };
 
@@ -20,7 +20,7 @@ const HEADING: &str = "[Summary of the earlier conversation, whose messages are 
 /// The step replaces the messages that the summary covers by one message of the user, which
 /// contains the text of the summary. System and developer messages at the beginning of the
 /// conversation are still sent. If a later message contains the result of a covered call, the call
-/// is sent with its result, because the earlier steps have already moved the call to the result.
+/// is sent with its result, without the other parts of its message.
 #[derive(Debug, Clone)]
 pub struct ReplaySummary {
     summary: HistorySummary,
@@ -98,7 +98,15 @@ impl ReplaySummary {
         }
         let mut replaced = messages.take(head);
         replaced.push(self.message.clone());
-        replaced.append(&messages.skip(self.covered.end_in(messages).max(head)));
+        let mut end = self.covered.end_in(messages).max(head);
+        if let Some(covered) = messages.get(end).filter(|first| self.covered.contains(first)) {
+            // A later result answers a call of this message.
+            let is_call = |part: &&Part| matches!(part, Part::ToolCall(_));
+            let calls = covered.parts.iter().filter(is_call).cloned().collect();
+            replaced.push(covered.with_parts(calls));
+            end += 1;
+        }
+        replaced.append(&messages.skip(end));
         (replaced, head + 1)
     }
 }
@@ -122,6 +130,10 @@ impl Covered {
         self.next.is_none() && self.later.is_empty()
     }
 
+    fn contains(&self, message: &Message) -> bool {
+        message.id.is_some_and(|id| !self.later.contains(&id))
+    }
+
     /// Returns the number of messages at the beginning of `messages` that are covered. `messages` is
     /// the output of the earlier replay steps for the history.
     ///
@@ -132,8 +144,7 @@ impl Covered {
         if self.is_all() {
             return messages.len();
         }
-        let is_covered =
-            |message: &Arc<Message>| message.id.is_some_and(|id| !self.later.contains(&id));
+        let is_covered = |message: &Arc<Message>| self.contains(message);
         let after_last = messages.iter().rposition(is_covered).map_or(0, |last| last + 1);
         let mut rest = messages.iter_from(after_last);
         let next = rest.position(|message| message.id.is_some() && message.id == self.next);

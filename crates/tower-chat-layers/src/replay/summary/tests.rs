@@ -127,6 +127,10 @@ fn the_summary_replaces_the_messages_that_it_covers() {
 fn a_call_is_sent_with_its_result() {
     let open = || vec![asks(2), calls("c")];
     let interrupted = || vec![asks(1), calls("c")];
+    let says_and_calls = || {
+        let call = Part::ToolCall(ToolCall::new("c", "look", "{}"));
+        vec![asks(2), Message::new(Role::Assistant, vec![Part::text("a2"), call])]
+    };
     check([
         ("rounds with the same id", 0, runs([looks(1), looks(2)]), 4, "S q2 c found c a2"),
         ("a later open round", 0, runs([turn(1), open()]), 2, {
@@ -147,6 +151,13 @@ fn a_call_is_sent_with_its_result() {
             runs([interrupted(), turn(2), vec![asks(3), result("c")], turn(4)]),
             6,
             "S q4 a4",
+        ),
+        (
+            "a covered text with a call",
+            0,
+            runs([turn(1), says_and_calls(), vec![result("c"), answers(3)]]),
+            4,
+            "S c found c a3",
         ),
         ("an end inside of a round", 0, runs([turn(1), looks(2)]), 4, "S c found c a2"),
     ]);
