@@ -22,7 +22,8 @@ pub(super) fn replay<'e>(
     interrupted: &BTreeSet<&str>,
     summary: Option<&InForce>,
 ) -> Vec<SentItem> {
-    let mut replay = Replay { interrupted: interrupted.clone(), ..Replay::default() };
+    let covered = summary.map_or(0, |summary| summary.covers);
+    let mut replay = Replay { covered, interrupted: interrupted.clone(), ..Replay::default() };
     for (index, entry, is_stored) in entries {
         replay.index = index;
         match entry {
@@ -38,7 +39,6 @@ pub(super) fn replay<'e>(
             Entry::Results(outcomes) => replay.results(outcomes, is_stored),
         }
     }
-    let covered = summary.map_or(0, |summary| summary.covers);
     let shown = replay.shown().into_iter().filter(|shown| shown.index >= Some(covered));
     let summary = summary.map(|summary| SentItem {
         index: None,
@@ -62,6 +62,8 @@ pub(super) struct SentItem {
 
 #[derive(Default)]
 struct Replay<'c> {
+    /// The number of entries that the summary covers.
+    covered: usize,
     /// The index of the current entry.
     index: usize,
     items: Vec<Item>,
@@ -207,7 +209,10 @@ impl Replay<'_> {
     fn results(&mut self, outcomes: &[Outcome], is_stored: bool) {
         for outcome in outcomes.iter().filter(|it| !(is_stored && it.hook == Hook::Drop)) {
             let text = Some((self.index, outcome.text(is_stored)));
+            // The summary ends the round of its last calls. A later result is sent with its call.
+            let is_later = |index: usize| index < self.covered && self.covered <= self.index;
             let of_round = self.items[self.round..].iter_mut().find_map(|item| match item {
+                Item::Pair { index, .. } if is_later(*index) => None,
                 Item::Pair { token, result, .. } if *token == outcome.token => Some(result),
                 Item::Pair { .. } | Item::Text(..) | Item::Compaction { .. } => None,
             });
