@@ -171,6 +171,14 @@ pub(crate) enum How {
     HangsAfter(usize),
 }
 
+impl AnswerPlan {
+    /// Returns whether the service pauses the answer after it has summarized the earlier messages.
+    pub(crate) fn is_paused(&self) -> bool {
+        let has_calls = self.messages.iter().any(|message| !message.calls.is_empty());
+        !has_calls && self.compaction.is_some_and(|item| item.pauses)
+    }
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { has_run_layer, concurrent, max_rounds, repeats: _, steps, .. } = self;

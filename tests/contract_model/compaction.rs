@@ -25,6 +25,8 @@ pub(crate) struct ItemPlan {
     pub(crate) message: usize,
     /// Whether the item is the last part of its message, and not the first.
     pub(crate) is_last: bool,
+    /// Whether the service pauses the answer, if it has no calls. The next answer continues it.
+    pub(crate) pauses: bool,
 }
 
 /// An item, in the notation of the model.
@@ -54,7 +56,7 @@ impl Service {
 
 impl ItemPlan {
     pub(crate) fn random(rng: &mut Rng) -> Self {
-        Self { message: rng.below(2), is_last: rng.one_in(3) }
+        Self { message: rng.below(2), is_last: rng.one_in(3), pauses: rng.one_in(2) }
     }
 }
 

@@ -8,13 +8,14 @@ use std::{
 use tower_chat::{
     ChatRequest, Finish, Message, Part, ToolCall, Tools,
     message::Text,
+    request::FinishReason,
     run::RunId,
     tool::{SharedTools, StoredCall},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::contract_model::{
-    case::{Case, Cut, How},
+    case::{AnswerPlan, Case, Cut, How},
     compaction::Service,
     observe,
     planted::Fault,
@@ -183,7 +184,12 @@ impl World {
         let cut = state.cut.filter(|cut| cut.at_call == call).map(|cut| cut.how);
         let index = state.answered.get(&run).copied().unwrap_or_default();
         let answer = script::answer(&self.0.case, run, index, service);
-        let step = Step::answer(answer.into_iter().map(message), Finish::stop());
+        let plan = self.0.case.steps[run].answers.get(index);
+        let finish = match plan.is_some_and(AnswerPlan::is_paused) {
+            true => Finish::new(FinishReason::Other("compaction".to_owned())),
+            false => Finish::stop(),
+        };
+        let step = Step::answer(answer.into_iter().map(message), finish);
         match cut {
             Some(How::Fails) => return Step::error("overloaded"),
             Some(How::Hangs) => return Step::hang(),

@@ -76,8 +76,8 @@ impl Case {
         }
     }
 
-    /// Adds summaries by services to answers of a third of the cases. In half of these cases, the
-    /// service changes.
+    /// Adds summaries by services to answers of a third of the cases, and paused answers with such
+    /// a summary. In half of these cases, the service changes.
     fn add_compaction(&mut self, rng: &mut Rng) {
         if !rng.one_in(3) {
             return;
@@ -86,6 +86,9 @@ impl Case {
         for step in &mut self.steps {
             for answer in &mut step.answers {
                 answer.compaction = rng.one_in(3).then(|| ItemPlan::random(rng));
+            }
+            if rng.one_in(4) {
+                step.answers.insert(rng.below(step.answers.len() + 1), AnswerPlan::paused(rng));
             }
             for attempt in &mut step.attempts {
                 if changes && rng.one_in(3) {
@@ -201,6 +204,17 @@ impl Step {
 }
 
 impl AnswerPlan {
+    /// Returns an answer without calls that the service pauses.
+    fn paused(rng: &mut Rng) -> Self {
+        let item = ItemPlan { message: 0, is_last: rng.one_in(3), pauses: true };
+        Self {
+            messages: vec![MessagePlan { has_text: true, calls: Vec::new() }],
+            ids: Ids::Distinct,
+            tools_then: None,
+            compaction: Some(item),
+        }
+    }
+
     fn random(rng: &mut Rng, features: &Features) -> Self {
         let count = if features.several_messages && rng.one_in(4) { 2 } else { 1 };
         let mut messages: Vec<MessagePlan> =

@@ -3,7 +3,7 @@
 use super::{Case, Ids, Input, ResultInput, Step};
 use crate::contract_model::{
     branches::BranchPlan,
-    compaction::Service,
+    compaction::{ItemPlan, Service},
     tools::{Tool, ToolMask},
 };
 
@@ -115,6 +115,10 @@ impl Step {
             with(&|step| drop(step.answers.remove(at)));
             if self.answers[at].tools_then.is_some() {
                 with(&|step| step.answers[at].tools_then = None);
+            }
+            if let Some(item) = self.answers[at].compaction.filter(|item| item.pauses) {
+                let item = ItemPlan { pauses: false, ..item };
+                with(&|step| step.answers[at].compaction = Some(item));
             }
             if self.answers[at].compaction.is_some() {
                 with(&|step| step.answers[at].compaction = None);

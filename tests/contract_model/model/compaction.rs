@@ -14,6 +14,22 @@ pub(super) struct Compaction {
     pub(super) follows_calls: bool,
 }
 
+/// Returns whether the last message contains an item by this service. The service then continues a
+/// paused answer, and receives all messages.
+fn is_paused(shown: &[SentItem], service: Service) -> bool {
+    let is_own = |sent: &SentItem| {
+        sent.compaction.as_ref().is_some_and(|it| it.item.issuer == service && !it.follows_calls)
+    };
+    match shown {
+        [.., item] if is_own(item) => true,
+        [.., item, text] => {
+            let is_before = item.compaction.as_ref().is_some_and(|it| !it.item.is_last);
+            is_own(item) && is_before && text.text.starts_with("assistant: a")
+        }
+        _ => false,
+    }
+}
+
 /// Removes the messages before the last usable item by this service, and all other items. The
 /// message with the item is sent completely. An item is not usable if a result after it answers a
 /// call before it.
@@ -22,6 +38,10 @@ pub(super) fn received(mut shown: Vec<SentItem>, service: Service) -> Vec<SentIt
         let compaction = sent.compaction.as_ref();
         compaction.is_some_and(|it| it.item.issuer == service && !it.follows_calls)
     };
+    if is_paused(&shown, service) {
+        shown.retain(|sent| sent.compaction.as_ref().is_none_or(|it| it.item.issuer == service));
+        return shown;
+    }
     let used = shown.iter().rposition(is_usable);
     let mut at = 0;
     shown.retain(|sent| {

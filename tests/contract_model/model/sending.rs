@@ -19,7 +19,7 @@ use super::{
 };
 use crate::contract_model::{
     approvals::Decision,
-    case::{Attempt, Cut, How},
+    case::{AnswerPlan, Attempt, Cut, How},
     media, script,
     tools::{Hook, Tool, ToolMask},
 };
@@ -391,6 +391,10 @@ impl Model<'_> {
         let answers: Vec<AnswerMessage> = answers.collect();
         let calls: Vec<Call> = answers.iter().flat_map(|answer| answer.calls.clone()).collect();
         active_run.entries.push(Entry::Answer(answers));
+        let plan = self.case.steps[run].answers.get(index);
+        if plan.is_some_and(AnswerPlan::is_paused) {
+            return true;
+        }
         if finishes {
             return false;
         }
