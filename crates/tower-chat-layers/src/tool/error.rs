@@ -100,3 +100,24 @@ impl Error for Effect {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_of_an_error_contains_its_text_and_its_effect() {
+        let chain = |error: &ToolError| {
+            let of = |error: &(dyn Error + 'static)| error.to_string();
+            let effect = error.source().unwrap();
+            let cause = effect.source().map(of);
+            (error.fails_run(), of(error), of(effect), cause)
+        };
+        let reported = "the error is reported to the model".to_owned();
+        let expected = (false, "sold out".to_owned(), reported, None);
+        assert_eq!(chain(&ToolError::for_model("sold out")), expected);
+        let (text, effect) = ("the tool failed the run", "no further call is started");
+        let expected = (true, text.to_owned(), effect.to_owned(), Some("no card".to_owned()));
+        assert_eq!(chain(&ToolError::fail_run("no card")), expected);
+    }
+}

@@ -7,7 +7,9 @@ use tower_chat_core::{
 use tower_chat_testkit::Rng;
 
 use super::*;
-use crate::replay::{Freshness, OldMedia, ReplayContext, Window, end_marker, mark_ended};
+use crate::replay::{
+    Freshness, OldMedia, OutdatedCalls, ReplayContext, Window, end_marker, mark_ended,
+};
 
 /// The number of generated conversations.
 const CASES: u64 = 60;
@@ -263,4 +265,17 @@ fn the_replay_of_a_range_is_the_end_of_the_whole_replay() {
     }
     assert!(ranges > loads / 12, "{ranges} of {loads} loads were ranges");
     assert!(skipped > 10 * ranges as u64, "{skipped} messages were skipped in {ranges} ranges");
+}
+
+#[test]
+fn a_window_is_in_force_if_no_earlier_step_removes_calls_by_their_age_or_by_the_tools() {
+    let replay = || ReplayPolicy::default().with_window(Window::turns(2));
+    let is_in_force = |replay: ReplayPolicy| {
+        WindowInForce::of(&PersistencePolicy::default().with_replay(replay), None).is_some()
+    };
+    assert!(is_in_force(replay()));
+    assert!(!is_in_force(replay().with_freshness(Freshness::within(Duration::ZERO))));
+    assert!(!is_in_force(replay().with_outdated_calls(OutdatedCalls::keep().drop_unregistered())));
+    assert!(!is_in_force(ReplayPolicy::default().with_window(Window::messages(2))));
+    assert!(!is_in_force(ReplayPolicy::default()));
 }

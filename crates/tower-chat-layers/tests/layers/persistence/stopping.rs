@@ -29,6 +29,12 @@ async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {
     found.iter().map(|(_, call)| (of(call), call.status)).collect()
 }
 
+/// Returns for each call whether its tool has started.
+async fn started(store: &Store) -> Vec<bool> {
+    let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+    found.iter().map(|(_, call)| call.started_at.is_some()).collect()
+}
+
 /// Asserts that no run is open, and that the next run sends these messages to its model.
 async fn assert_can_continue(case: Case, store: &Store, shown: &[&str]) {
     assert!(store.inner().head(&key()).await.unwrap().open_run.is_none());
@@ -168,6 +174,7 @@ async fn a_stopped_run_has_results_for_interrupted_calls_and_for_calls_that_neve
             let statuses_of =
                 [of("c1", ToolStatus::Ok), of("c2", ToolStatus::Interrupted), of("c3", third)];
             assert_eq!(statuses(&store).await, statuses_of);
+            assert_eq!(started(&store).await, [true, true, concurrent]);
             assert_can_continue(case, &store, &all).await;
         })
         .await;
