@@ -303,6 +303,11 @@ impl Replay {
         named_replay.name_unnamed_results();
         Cow::Owned(named_replay)
     }
+
+    pub(super) fn unanswered_of_open_round(&self) -> Vec<Arc<RoundCall>> {
+        let named_replay = self.with_named_results();
+        named_replay.open.iter().flat_map(Round::unanswered).map(Arc::new).collect()
+    }
 }
 
 /// Returns whether an assistant message has no content. No provider accepts such a message.

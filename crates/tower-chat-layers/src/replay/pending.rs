@@ -2,11 +2,14 @@
 //! is a batch with its results, and the open round is the last one, if results may still arrive for
 //! it.
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
-use tower_chat_core::{ApprovalRequest, MessageId};
+use tower_chat_core::{ApprovalRequest, CallPosition, MessageId};
 
-use super::Replay;
+use super::{Replay, round::RoundCall};
 
 /// A call that waits for approval.
 #[derive(Debug, Clone)]
@@ -52,9 +55,15 @@ impl Replay {
         // the round is closed.
         let mut ended = self.clone();
         ended.close_round();
+        let mut calls: Vec<Arc<RoundCall>> = ended.omitted_calls.iter().cloned().collect();
+        // `close_round` has added the unanswered calls of the open round to `omitted_calls`, except
+        // the dangling calls of a lenient replay.
+        let omitted_calls: HashSet<CallPosition> = calls.iter().map(|call| call.named_by).collect();
+        let open = self.unanswered_of_open_round().into_iter();
+        calls.extend(open.filter(|call| !omitted_calls.contains(&call.named_by)));
         let mut batches: Vec<PendingBatch> = Vec::new();
         let mut positions: HashMap<usize, usize> = HashMap::new();
-        for call in ended.omitted_calls.iter() {
+        for call in calls {
             let batch = *positions.entry(call.position).or_insert_with(|| {
                 batches.push(PendingBatch::default());
                 batches.len() - 1

@@ -1,8 +1,8 @@
 //! Compares the input of a request that is sent again with the stored messages of its run.
 //!
 //! A request that is sent again may have other system messages, or none, because they may contain
-//! the current time. Two messages therefore correspond if the same number of other messages precede
-//! them.
+//! the current time. A message of the request therefore corresponds to a stored message if equally
+//! many messages that are no system messages precede both.
 
 use std::sync::Arc;
 
@@ -12,19 +12,21 @@ pub(super) fn is_instruction(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
-/// Returns the number of messages without system messages.
+/// Returns the number of messages that are no system messages.
 fn count(messages: &[Arc<Message>]) -> usize {
     messages.iter().filter(|message| !is_instruction(message)).count()
 }
 
-/// Returns the length of the shortest prefix of `messages` with `count` messages that are not system
-/// messages. If `count` is 0, the prefix contains the system messages at the beginning.
+/// Returns the length of the shortest prefix with `count` messages that are no system messages.
 fn prefix_len(messages: &[Arc<Message>], count: usize) -> usize {
+    let Some(before_last) = count.checked_sub(1) else { return 0 };
     let mut others = messages.iter().enumerate().filter(|(_, message)| !is_instruction(message));
-    match count.checked_sub(1) {
-        Some(before) => others.nth(before).map_or(messages.len(), |(last, _)| last + 1),
-        None => others.next().map_or(messages.len(), |(first, _)| first),
-    }
+    others.nth(before_last).map_or(messages.len(), |(last, _)| last + 1)
+}
+
+/// Returns the number of consecutive system messages from a position on.
+fn instructions_at(messages: &[Arc<Message>], position: usize) -> usize {
+    messages.iter().skip(position).take_while(|message| is_instruction(message)).count()
 }
 
 /// Returns how many of the stored messages `added` of a run belong to its input. `own` contains the
@@ -35,22 +37,22 @@ pub(super) fn input_len(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
         return added.iter().take_while(|message| message.role != Role::Assistant).count();
     }
     let len = prefix_len(added, count(own));
-    let after = added.iter().skip(len).take_while(|message| is_instruction(message));
-    len + after.count()
+    len + instructions_at(added, len)
 }
 
-/// Returns how many messages at the beginning of `own`, the messages of a request, repeat the stored
-/// messages `added` of its run. System messages among them are not stored again.
-pub(super) fn repeated_len(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
-    // If the service stores the history, the input is not stored. The first stored message then has
-    // a later index.
-    let begins_with_input =
-        added.first().and_then(|first| first.id).is_some_and(|id| id.index == 0);
-    match count(added) {
-        _ if !begins_with_input => 0,
-        stored if stored >= count(own) => own.len(),
-        stored => prefix_len(own, stored),
+/// Returns how many messages at the beginning of `own`, the messages of a request, need not be
+/// stored: those that `added`, the stored messages of the run, contain already, and the system
+/// messages between them. `None` if the input of the run is not stored, because the service stores
+/// the history. The first stored message then has a later index.
+pub(super) fn repeated_len(added: &[Arc<Message>], own: &[Arc<Message>]) -> Option<usize> {
+    added.first().and_then(|first| first.id).filter(|id| id.index == 0)?;
+    let stored = count(added);
+    if stored >= count(own) {
+        return Some(own.len());
     }
+    let len = prefix_len(own, stored);
+    let stored_at_end = added.len() - prefix_len(added, stored);
+    Some(len + instructions_at(own, len).min(stored_at_end))
 }
 
 #[cfg(test)]
@@ -92,8 +94,13 @@ mod tests {
             ("uau", "suau", 3, 4),
             ("uua", "usu", 2, 3),
             ("s", "s", 1, 1),
-            ("s", "su", 1, 1),
             // The request has further messages.
+            ("s", "u", 1, 0),
+            ("s", "su", 1, 1),
+            ("s", "ssu", 1, 1),
+            ("u", "usu", 1, 1),
+            ("us", "usu", 2, 2),
+            ("us", "uu", 2, 1),
             ("u", "uu", 1, 1),
             ("u", "susu", 1, 2),
             ("su", "uu", 2, 1),
@@ -104,13 +111,13 @@ mod tests {
         for (added, own, of_added, of_own) in table {
             let (added, own) = (messages(0, added), messages(0, own));
             assert_eq!(input_len(&added, &own), of_added, "{added:?} {own:?}");
-            assert_eq!(repeated_len(&added, &own), of_own, "{added:?} {own:?}");
+            assert_eq!(repeated_len(&added, &own), Some(of_own), "{added:?} {own:?}");
         }
     }
 
     #[test]
     fn a_request_repeats_no_message_if_its_input_is_not_stored() {
-        assert_eq!(repeated_len(&[], &messages(0, "su")), 0);
-        assert_eq!(repeated_len(&messages(1, "ta"), &messages(0, "u")), 0);
+        assert_eq!(repeated_len(&[], &messages(0, "su")), None);
+        assert_eq!(repeated_len(&messages(1, "ta"), &messages(0, "u")), None);
     }
 }

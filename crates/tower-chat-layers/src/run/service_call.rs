@@ -20,9 +20,8 @@ use super::{
     recording::Adopted,
     refused_content::note_refused_inputs,
     service_id::adopt_answer,
-    submission::store_failure,
     tool_events::reserve_beside,
-    write::await_and_log,
+    write::{await_and_log, store_failure},
 };
 use crate::{
     PersistenceError, ToolLoopError, UnansweredInputs,

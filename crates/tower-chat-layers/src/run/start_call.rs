@@ -60,7 +60,7 @@ pub(crate) fn start_call(
         // The first request of a resumed run begins with the stored messages.
         None if ordinal == Some(0) && log.is_alone => {
             let mut own = own_messages(request);
-            own.drain(..repeated_len(&log.conversation.added, &own));
+            own.drain(..repeated_len(&log.conversation.added, &own).unwrap_or(0));
             own
         }
         None => match unsubmitted(run, &mut log, request)? {
@@ -177,8 +177,9 @@ impl RunLog {
             own.drain(..=last);
         }
         if !self.calls.is_answered {
-            // The input may be stored before the first service call is answered. A tool loop may
-            // have removed the ids of the messages, so contents are compared.
+            // The input may be stored before the first service call is answered: in journaled mode,
+            // or by an earlier attempt. A layer between may have removed the ids of the messages, so
+            // contents are compared.
             let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
                 own.id.is_none() && own.role == added.role && own.parts == added.parts
             };

@@ -12,7 +12,6 @@ use tower_chat_core::{
     },
 };
 
-use super::Run;
 use crate::StoreFailure;
 
 /// Submitted writes, preceded by the conversation's writes from the outbox. Empty after
@@ -38,15 +37,6 @@ pub(crate) struct FailedSubmission {
     pub(crate) source: StoreError,
     /// The messages that are neither stored nor in the outbox.
     pub(crate) unsaved: Vec<Arc<Message>>,
-}
-
-/// Returns the policy for a failed write, which always fails a journaled run, because all its
-/// messages must be durable.
-pub(super) fn store_failure(run: &Run) -> StoreFailure {
-    match run.records_each_outcome() {
-        true => StoreFailure::FailCall,
-        false => run.policy().store_failure,
-    }
 }
 
 impl Submission {

@@ -29,7 +29,7 @@ use super::{
     model_request::strip_sentinel,
     records::Records,
     service_id::adopt_answer,
-    submission::{FailedSubmission, store_failure},
+    submission::FailedSubmission,
 };
 use crate::{NotStored, PersistenceError, StoreFailure, replay::mark_ended_by};
 
@@ -191,6 +191,15 @@ pub(crate) async fn discard_input(run: &Run) {
     let submission = run.record(&mut run.log(), slot, Event::InputRefused).0;
     let failure = "the input of a refused run could not be discarded: the run stays open";
     await_and_log(run, submission, failure).await;
+}
+
+/// Returns the policy for a failed write, which always fails a journaled run, because all its
+/// messages must be durable.
+pub(super) fn store_failure(run: &Run) -> StoreFailure {
+    match run.records_each_outcome() {
+        true => StoreFailure::FailCall,
+        false => run.policy().store_failure,
+    }
 }
 
 /// Adds messages to the run and submits their write, if there is one. The results in `left_out` are

@@ -451,7 +451,7 @@ impl RunBuilder<'_> {
         let call_records = self.call_records(history, &added, &own).await?;
         let unsaved = store.handle().unsaved(key);
         let input = input_len(&added, &own).saturating_sub(visible);
-        let journal = self.journal(opened, history, (input, visible), prior_rows);
+        let journal = self.journal(opened, history, input, visible, prior_rows);
         let conversation = self.loaded_conversation(opened, read, added);
         Ok(RunLog {
             is_alone: self.caller == Caller::ServiceCall,
@@ -558,7 +558,8 @@ impl RunBuilder<'_> {
         &self,
         opened: &OpenedHead,
         history: &History,
-        (input, visible): (usize, usize),
+        input: usize,
+        visible: usize,
         prior_rows: Vec<ToolRecord>,
     ) -> Option<Box<Journal>> {
         if self.stored_as() != PersistenceMode::Journaled {

@@ -29,8 +29,8 @@ pub(crate) fn open_request(
     let mut log = run.log();
     let mut own = log.input(&request);
     let repeated = repeated_len(&log.conversation.added, &own);
-    own.drain(..repeated);
-    let first = if repeated == 0 { 0 } else { log.conversation.assigned_ids };
+    own.drain(..repeated.unwrap_or(0));
+    let first = repeated.map_or(0, |_| log.conversation.assigned_ids);
     let own = log.number(first, own, run.clock().whole_milliseconds());
     request.history_owner = log.conversation.service_id.clone().map(HistoryOwner::Service);
     log.calls.prepended = request.history();

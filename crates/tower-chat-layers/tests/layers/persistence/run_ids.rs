@@ -113,23 +113,26 @@ async fn a_run_of_which_only_the_input_is_stored_accepts_further_input() {
             let (store, model, client) =
                 case.begin([Step::error("overloaded"), Step::text("done")]).await;
             send(&client, in_run(case, [Message::user("pay 5")])).await.unwrap_err();
-            let longer = [Message::user("pay 5"), Message::user("and more")];
+            let at = Message::system("It is 10:42.");
+            let longer = [at.clone(), Message::user("pay 5"), at, Message::user("and more")];
             send(&client, in_run(case, longer)).await.unwrap();
-            let all = ["user pay 5", "user and more", "assistant done"];
+            let all = ["user pay 5", "system It is 10:42.", "user and more", "assistant done"];
             assert_eq!(stored(&store).await, all);
-            assert_eq!(sent_texts(&model, 1), all[..2]);
+            assert_eq!(sent_texts(&model, 1), all[..3]);
         })
         .await;
 }
 
 /// Returns pairs of inputs that differ only in their system messages.
-fn with_other_system_messages() -> [(Vec<Message>, Vec<Message>); 3] {
+fn with_other_system_messages() -> [(Vec<Message>, Vec<Message>); 5] {
     let question = || Message::user("pay 5");
     let at = |time: &str| vec![Message::system(format!("It is {time}.")), question()];
     [
         (at("10:41"), vec![question()]),
         (vec![question()], at("10:41")),
         (at("10:41"), vec![question(), Message::system("It is 10:42.")]),
+        (vec![question(), Message::system("It is 10:41.")], vec![question()]),
+        (at("10:41"), vec![Message::new(Role::Developer, vec![Part::text("new")]), question()]),
     ]
 }
 

@@ -245,6 +245,25 @@ async fn a_batch_answered_in_part_is_an_error_before_anything_runs() {
 }
 
 #[tokio::test]
+async fn an_approved_call_does_not_run_before_the_caller_has_answered_its_own_calls_of_the_batch() {
+    for streamed in [false, true] {
+        let (log, script) = (Log::default(), Script::new([Message::assistant("done")]));
+        let pay = ApprovalRequest::new("a1", ToolCall::new("c2", "pay", "2"), true);
+        let callers = ToolCall::new("c1", "callers", "1");
+        let parts = vec![callers.into(), Part::ApprovalRequest(pay.clone())];
+        let messages = [Message::user("hi"), Message::new(Role::Assistant, parts)].map(Arc::new);
+        let own = responses([pay.approve()]);
+        let sent = next_request(&log, &script, messages.to_vec(), own, streamed).await;
+        let error = sent.unwrap_err();
+        let Some(ToolLoopError::ResultsMissing { calls, .. }) = error.downcast_ref() else {
+            panic!("{error:?}")
+        };
+        assert_eq!(calls.len(), 1);
+        assert_eq!((log.take().len(), script.calls()), (0, 0));
+    }
+}
+
+#[tokio::test]
 async fn a_batch_without_any_answer_continues_waiting() {
     let (messages, requests) = asked(calls([("pay", "1")])).await;
     let (log, script) = (Log::default(), Script::new(["later", "done"]));
