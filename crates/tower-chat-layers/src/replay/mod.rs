@@ -66,7 +66,6 @@ use tower_chat_core::{Messages, RefusalMark, RunId, store::History};
 pub(crate) use self::{
     asked::AskedCall,
     dangling::DanglingCall,
-    old_media::NewMedia,
     pending::{PendingApproval, PendingBatch},
     run_end::{
         end_marker, ended_by, forgotten_ids, has_results_not_kept, is_end_marker, mark_ended,
@@ -271,14 +270,6 @@ impl Replay {
     /// Returns the number of pushed messages.
     pub fn pushed(&self) -> usize {
         self.pushed
-    }
-
-    /// Returns the messages of the open round, as they would follow the closed ones in the view.
-    fn messages_of_open_round(&mut self) -> Messages {
-        self.take_retracted_out();
-        let mut ended = self.clone();
-        ended.close_round();
-        ended.closed.skip(self.closed.len())
     }
 
     /// Returns the pushed messages in a form that every provider accepts.

@@ -7,18 +7,18 @@ use tower_chat_core::{Media, MediaSource, Message, Messages, Part, Role, RunId};
 
 use super::{
     Turns,
-    output::{MessageRef, after_step, changed},
+    output::{after_step, changed},
 };
 
 /// The policy that decides which pictures, documents and other media of the stored messages are
 /// sent again. Each of the other media is replaced by a sentence that contains its type, and its
 /// size if the size is known. The stored messages do not change.
 ///
-/// The policy applies to media in messages of the user and in results of tools, and only to media of
-/// earlier runs. Media in answers of the model, and media of the run that sends the request, are
-/// always sent, also if they are already stored when the run is sent again. When a medium is replaced for the
-/// first time, its message differs from the same message in the previous request. The prompt cache
-/// of the provider is then valid only for the messages before this message.
+/// The policy replaces media in messages of the user and in results of tools, if an earlier run has
+/// added them. Media in answers of the model are always sent. Media of the run that sends the
+/// request are always sent, even if an earlier attempt has stored them. When a medium is replaced
+/// for the first time, its message differs from the same message in the previous request. The prompt
+/// cache of the provider is then valid only for the messages before this message.
 ///
 /// ```
 /// use tower_chat::replay::{OldMedia, ReplayPolicy};
@@ -47,51 +47,53 @@ impl OldMedia {
         Self(MediaLimit::Turns(turns))
     }
 
-    /// Returns the messages with each old medium replaced by a sentence. Unchanged messages are
-    /// shared with the input.
+    /// Returns the messages with each old medium replaced by a sentence. All messages count as
+    /// messages of earlier runs. Unchanged messages are shared with the input.
     pub fn apply(&self, messages: &Messages) -> Messages {
-        self.apply_before(messages, &NewMedia::default())
+        self.apply_before(messages, &mut [], None)
     }
 
-    /// Like [`apply`](Self::apply), but `new` also counts.
-    pub(super) fn apply_before(&self, messages: &Messages, new: &NewMedia) -> Messages {
-        let all = count_in(messages.iter());
-        let earlier = all.saturating_sub(new.of_run_before_open());
-        let mut old = match self.0 {
-            MediaLimit::Last(kept) => {
-                earlier.saturating_sub(kept.saturating_sub(new.earlier_open()))
-            }
-            MediaLimit::Turns(kept) => match kept.checked_sub(new.open_turns.len()) {
-                Some(kept) => {
-                    let begins = new.turns_of_earlier_runs(messages.iter());
-                    count_in(messages.iter().take(first_kept(&begins, kept)))
-                }
-                None => earlier,
-            },
-        };
-        old = old.min(earlier);
-        after_step(messages, |message| Some(without_old(message, &mut old)))
-    }
-
-    /// Replaces old media in the open round. `messages` are the messages of the round that are not
-    /// answers of the model.
-    pub(super) fn apply_to_open<'m>(
+    /// Like [`apply`](Self::apply), but also replaces old media in `open`, the messages that follow
+    /// `messages`. Media of `run`, which sends the request, are not counted and not replaced.
+    ///
+    /// A message without an id belongs to the run of the message before it: a piece of a split
+    /// message follows the first piece, and a result from the record follows the answer with its
+    /// call. If several runs have added the results of a closed round, the message with these
+    /// results has the id of the first of them.
+    pub(super) fn apply_before(
         &self,
-        messages: impl Iterator<Item = &'m mut Arc<Message>>,
-        new: &NewMedia,
-    ) {
-        let mut old = match self.0 {
-            MediaLimit::Last(kept) => new.earlier_open().saturating_sub(kept),
-            MediaLimit::Turns(kept) => {
-                count_in(new.open.iter().take(first_kept(&new.open_turns, kept)))
+        messages: &Messages,
+        open: &mut [&mut Arc<Message>],
+        run: Option<RunId>,
+    ) -> Messages {
+        let (mut counts, mut begins) = (Vec::new(), Vec::new());
+        let (mut turns, mut of_message) = (Turns::default(), None);
+        for message in messages.iter().chain(open.iter().map(|message| &**message)) {
+            of_message = message.id.map(|id| id.run).or(of_message);
+            let is_earlier = run.is_none() || of_message != run;
+            if is_earlier && turns.begins_with(message) {
+                begins.push(counts.len());
             }
+            counts.push(if is_earlier { count(message) } else { 0 });
+        }
+        let mut old = match self.0 {
+            MediaLimit::Last(kept) => counts.iter().sum::<usize>().saturating_sub(kept),
+            MediaLimit::Turns(kept) => counts.iter().take(first_kept(&begins, kept)).sum(),
         };
-        old = old.min(new.earlier_open());
-        for message in messages {
-            if let Cow::Owned(replaced) = without_old(message, &mut old) {
-                *message = replaced;
+        let mut counts = counts.into_iter();
+        let mut replaced = |message: &Message| match counts.next() {
+            Some(1..) if old > 0 => Some(without_old(message, &mut old)),
+            _ => None,
+        };
+        let edited = after_step(messages, |message| {
+            Some(replaced(message).map_or(Cow::Borrowed(message), changed))
+        });
+        for message in open {
+            if let Some(replaced) = replaced(message) {
+                **message = Arc::new(replaced);
             }
         }
+        edited
     }
 }
 
@@ -102,68 +104,6 @@ fn first_kept(begins: &[usize], kept: usize) -> usize {
         Some(old) => begins.get(old).copied().unwrap_or(usize::MAX),
         None => 0,
     }
-}
-
-/// The part of a replay that the policy treats differently: the messages of the run that sends the
-/// request, whose media are not replaced or counted, and the open round, which follows the messages
-/// of [`OldMedia::apply_before`].
-#[derive(Debug, Clone, Default)]
-pub(crate) struct NewMedia {
-    run: Option<RunId>,
-    /// The number of media in the stored messages of the run.
-    of_run: usize,
-    /// The messages of the open round.
-    open: Messages,
-    /// The positions in the open round at which turns of earlier runs begin.
-    open_turns: Vec<usize>,
-}
-
-impl NewMedia {
-    /// Counts the media of a run at the end of its history.
-    pub(crate) fn of(history: &Messages, run: RunId) -> Self {
-        let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == run);
-        let of_run = count_in(history.iter().rev().take_while(is_of_run));
-        Self { run: Some(run), of_run, ..Self::default() }
-    }
-
-    /// Adds the messages of the open round, which follow the messages `closed`.
-    pub(super) fn with_open(mut self, closed: &Messages, open: Messages) -> Self {
-        if !open.is_empty() {
-            let begins = self.turns_of_earlier_runs(closed.iter().chain(open.iter()));
-            let in_open = begins.iter().filter_map(|begin| begin.checked_sub(closed.len()));
-            self.open_turns = in_open.collect();
-            self.open = open;
-        }
-        self
-    }
-
-    /// Returns the number of media in the messages of the run before the open round.
-    fn of_run_before_open(&self) -> usize {
-        self.of_run.saturating_sub(count_in(self.open.iter()))
-    }
-
-    /// Returns the number of media of earlier runs in the open round.
-    fn earlier_open(&self) -> usize {
-        count_in(self.open.iter()).saturating_sub(self.of_run)
-    }
-
-    fn turns_of_earlier_runs<'m>(
-        &self,
-        messages: impl Iterator<Item = &'m Arc<Message>>,
-    ) -> Vec<usize> {
-        let mut turns = Turns::default();
-        let is_earlier = |message: &&Arc<Message>| match (message.id, self.run) {
-            (Some(id), Some(run)) => id.run != run,
-            (None, _) | (_, None) => true,
-        };
-        let earlier = messages.take_while(is_earlier).enumerate();
-        let begins = earlier.filter(|(_, message)| turns.begins_with(message));
-        begins.map(|(position, _)| position).collect()
-    }
-}
-
-fn count_in<'m>(messages: impl Iterator<Item = &'m Arc<Message>>) -> usize {
-    messages.map(|message| count(message)).sum()
 }
 
 /// Returns the number of media in a message, or 0 for an answer of the model.
@@ -182,11 +122,8 @@ fn count(message: &Message) -> usize {
 }
 
 /// Replaces the first `old` media of a message, and subtracts their number from `old`.
-fn without_old<'a>(message: &'a Arc<Message>, old: &mut usize) -> MessageRef<'a> {
-    if *old == 0 || count(message) == 0 {
-        return Cow::Borrowed(message);
-    }
-    let mut message = (**message).clone();
+fn without_old(message: &Message, old: &mut usize) -> Message {
+    let mut message = message.clone();
     for part in &mut message.parts {
         match part {
             Part::ToolResult(result) => {
@@ -200,7 +137,7 @@ fn without_old<'a>(message: &'a Arc<Message>, old: &mut usize) -> MessageRef<'a>
             part => replace(part, old),
         }
     }
-    changed(message)
+    message
 }
 
 fn replace(part: &mut Part, old: &mut usize) {

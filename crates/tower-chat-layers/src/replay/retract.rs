@@ -54,6 +54,18 @@ impl Replay {
         self.closed = edit(&self.closed);
     }
 
+    /// Like [`edit_closed`](Self::edit_closed), but `edit` may also change the
+    /// [later messages](Round::later_messages_mut) of the open round.
+    pub(super) fn edit_before_open(
+        &mut self,
+        edit: impl FnOnce(&Messages, &mut [&mut Arc<Message>]) -> Messages,
+    ) {
+        self.take_retracted_out();
+        self.name_unnamed_results();
+        let mut open: Vec<_> = self.open.iter_mut().flat_map(Round::later_messages_mut).collect();
+        self.closed = edit(&self.closed, &mut open);
+    }
+
     pub(super) fn edit_open(&mut self, edit: impl FnOnce(&mut Round)) {
         self.name_unnamed_results();
         if let Some(round) = &mut self.open {

@@ -3,9 +3,9 @@
 
 use std::time::SystemTime;
 
-use tower_chat_core::{ConversationKey, store::HistoryStore};
+use tower_chat_core::{ConversationKey, RunId, store::HistoryStore};
 
-use super::{Channel, FinishTimes, NewMedia, Replay, ReplayContext, ReplayPolicy, ReplaySummary};
+use super::{Channel, FinishTimes, Replay, ReplayContext, ReplayPolicy, ReplaySummary};
 use crate::ToolSource;
 
 /// The sources of the input of the replay steps.
@@ -17,8 +17,8 @@ pub(crate) struct ReplaySources<'a> {
     pub(crate) now: SystemTime,
     pub(crate) channel: Option<&'a Channel>,
     pub(crate) tools: Option<&'a dyn ToolSource>,
-    /// The media of the run that sends the request. `None` if it has none.
-    pub(crate) new_media: Option<&'a NewMedia>,
+    /// The run that sends the request. `None` if no run sends it.
+    pub(crate) run: Option<RunId>,
 }
 
 impl ReplaySources<'_> {
@@ -40,7 +40,7 @@ impl ReplaySources<'_> {
             ReplayContext::at(self.now).with_channel(self.channel).with_summary(summary);
         context.tools = names.as_deref();
         context.finished = finished.as_ref();
-        context.new_media = self.new_media;
+        context.run = self.run;
         policy.edit(replay, &context);
     }
 }

@@ -1,13 +1,12 @@
 //! Applies steps 3 to 8 of the [replay](super) in order.
 
-use std::{borrow::Cow, time::SystemTime};
+use std::{borrow::Cow, sync::Arc, time::SystemTime};
 
-use tower_chat_core::{Message, Messages, ToolCall};
+use tower_chat_core::{Message, Messages, RunId, ToolCall};
 
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OldMedia,
     OutdatedCalls, Replay, ReplaySummary, ToolHistory, Window,
-    old_media::NewMedia,
     output::{MessageRef, ReplayOutput},
     tool_history::{is_of_tools, without_tool_parts},
     without_calls::WithoutCalls,
@@ -59,14 +58,14 @@ pub struct ReplayContext<'a> {
     /// The summary in force: a stored text that the model receives in place of the oldest messages.
     /// `None` if there is none.
     pub summary: Option<&'a ReplaySummary>,
-    /// The messages that step 7 treats differently.
-    pub(crate) new_media: Option<&'a NewMedia>,
+    /// The run that sends the request. Step 7 does not replace its media.
+    pub(super) run: Option<RunId>,
 }
 
 impl<'a> ReplayContext<'a> {
     /// Creates a context that contains only the current time.
     pub fn at(now: SystemTime) -> Self {
-        Self { now, channel: None, tools: None, finished: None, summary: None, new_media: None }
+        Self { now, channel: None, tools: None, finished: None, summary: None, run: None }
     }
 
     /// Adds the channel of the request.
@@ -174,18 +173,29 @@ impl ReplayPolicy {
         self.citations.as_ref().filter(|citations| citations.time() == CompactionTime::AtSave)
     }
 
-    /// Returns the output of steps 3 to 8. The input must be the output of [`Replay::view`].
-    /// Unchanged messages are shared with the input. If no message changes, the whole sequence is
-    /// shared.
+    /// Returns the output of steps 3 to 8. The input must be the output of [`Replay::view`]. Step 7
+    /// treats all messages as messages of earlier runs. Unchanged messages are shared with the
+    /// input. If no message changes, the whole sequence is shared.
     ///
     /// [`Replay::view`]: super::Replay::view
     pub fn apply(&self, messages: &Messages, context: &ReplayContext<'_>) -> Messages {
+        self.apply_before(messages, &mut [], context)
+    }
+
+    /// Like [`apply`](Self::apply), but step 7 also edits `open`, the messages that follow
+    /// `messages`.
+    fn apply_before(
+        &self,
+        messages: &Messages,
+        open: &mut [&mut Arc<Message>],
+        context: &ReplayContext<'_>,
+    ) -> Messages {
         match context.summary {
             Some(summary) => {
                 let (messages, pinned) = summary.apply(messages);
-                self.apply_steps(&messages, pinned, context)
+                self.apply_steps(&messages, pinned, open, context)
             }
-            None => self.apply_steps(messages, 0, context),
+            None => self.apply_steps(messages, 0, open, context),
         }
     }
 
@@ -195,6 +205,7 @@ impl ReplayPolicy {
         &self,
         messages: &Messages,
         pinned: usize,
+        open: &mut [&mut Arc<Message>],
         context: &ReplayContext<'_>,
     ) -> Messages {
         if self.is_off() {
@@ -202,13 +213,10 @@ impl ReplayPolicy {
         }
         if let Some(old_media) = &self.old_media {
             let before = Self { old_media: None, window: None, ..self.clone() };
-            let messages = before.apply_steps(messages, pinned, context);
-            let messages = match context.new_media {
-                Some(new) => old_media.apply_before(&messages, new),
-                None => old_media.apply(&messages),
-            };
+            let messages = before.apply_steps(messages, pinned, &mut [], context);
+            let messages = old_media.apply_before(&messages, open, context.run);
             let window = Self::default().with_window(self.window.clone());
-            return window.apply_steps(&messages, pinned, context);
+            return window.apply_steps(&messages, pinned, &mut [], context);
         }
         let mut output = ReplayOutput::of(messages);
         if let Some(window) = &self.window {
@@ -230,15 +238,7 @@ impl ReplayPolicy {
             // calls is sent with its call.
             replay.close_round();
         }
-        let new_media = self.old_media.as_ref().map(|old_media| {
-            let new = context.new_media.cloned().unwrap_or_default();
-            let open = replay.messages_of_open_round();
-            let new = new.with_open(&replay.closed, open);
-            replay.edit_open(|round| old_media.apply_to_open(round.later_messages_mut(), &new));
-            new
-        });
-        let context = &ReplayContext { new_media: new_media.as_ref(), ..*context };
-        replay.edit_closed(|closed| self.apply(closed, context));
+        replay.edit_before_open(|closed, open| self.apply_before(closed, open, context));
         // The open round (the last calls of the history and their results) keeps all sources,
         // because a later answer of its turn may cite them.
         replay.edit_open(|round| match self.tool_history {

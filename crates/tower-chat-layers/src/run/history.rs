@@ -22,7 +22,7 @@ use super::{
 use crate::{
     PersistenceError,
     pending_results::completed_from_record,
-    replay::{NewMedia, Replay, ReplaySummary},
+    replay::{Replay, ReplaySummary},
     summarize::Summarizable,
 };
 
@@ -80,8 +80,7 @@ pub(super) async fn load_history(
         }
     }
     let before = settings.policy.summarize.as_ref().map(|_| replay.clone());
-    let new_media = NewMedia::of(&history.messages, *run);
-    let sources = settings.replay_sources(key, request, &new_media);
+    let sources = settings.replay_sources(conversation, request);
     sources.edit(&mut replay, summary.as_ref()).await;
     let next_range = next_range(&settings.policy, &history, &replay, summary.as_ref());
     Ok(LoadedReplay {

@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::{Run, Settings, conversation::LoadedConversation, log::RunLog};
 use crate::{
-    replay::{NewMedia, Replay, ReplaySources},
+    replay::{Replay, ReplaySources},
     summarize::{SizedState, Summarizable, SummaryMaker},
     telemetry,
     wait_without_permit::wait_without_permit,
@@ -47,8 +47,7 @@ async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) 
         let own = if log.has_stored() { Vec::new() } else { log.input(request) };
         (*source, log.conversation.replay.view(), own, log.is_alone)
     };
-    let new_media = NewMedia::of(&source.history.messages, run.id());
-    let sources = settings.replay_sources(run.key(), request, &new_media);
+    let sources = settings.replay_sources(run.conversation(), request);
     let prices = settings.policy.prices.as_ref();
     let Some(mut maker) = SummaryMaker::of_run(summarize, source, sources, (&view, &own)) else {
         return;

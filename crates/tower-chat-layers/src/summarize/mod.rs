@@ -172,8 +172,8 @@ impl Summarize {
         let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
         let source = load_summarizable(store, key, &policy).await.map_err(not_loaded)?;
         let now = SystemTime::now();
-        let (channel, tools, new_media) = (None, None, None);
-        let sources = ReplaySources { store, key, policy: &policy, now, channel, tools, new_media };
+        let (channel, tools, run) = (None, None, None);
+        let sources = ReplaySources { store, key, policy: &policy, now, channel, tools, run };
         let limits = Limits {
             kept_turns: self.kept_turns,
             kept_tokens: usize::MAX,

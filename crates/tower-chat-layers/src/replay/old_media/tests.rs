@@ -121,19 +121,29 @@ fn media_of_the_run_are_sent_and_media_of_an_earlier_open_round_count() {
         (OldMedia::keep_turns(1), [three, four], sent),
         (OldMedia::keep_turns(2), [sent, sent], sent),
     ] {
-        let of_run = NewMedia::of(&messages, run);
-        let found = media(&policy.apply_before(&messages, &of_run));
+        let found = media(&policy.apply_before(&messages, &mut [], Some(run)));
         let expected = [question.to_vec(), vec![result], vec![sent], vec![sent]];
         assert_eq!(found, expected, "the run is sent again, {policy:?}");
 
         let (closed, open) = (messages.take(3), messages.skip(3).take(2));
-        let new = NewMedia::default().with_open(&closed, open.clone());
-        let mut found = media(&policy.apply_before(&closed, &new));
         let mut open: Vec<_> = open.iter().cloned().collect();
-        policy.apply_to_open(open.iter_mut(), &new);
+        let mut references: Vec<_> = open.iter_mut().collect();
+        let mut found = media(&policy.apply_before(&closed, &mut references, None));
         found.extend(media(&open.into()));
         assert_eq!(found, [question.to_vec(), vec![result]], "an open round, {policy:?}");
     }
+}
+
+#[test]
+fn a_message_without_an_id_belongs_to_the_run_of_the_message_before_it() {
+    let mut messages: Vec<_> = conversation().iter().cloned().collect();
+    Arc::make_mut(&mut messages[4]).id = None;
+    let run = messages[3].id.map(|id| id.run);
+    let other = messages[0].id.map(|id| id.run);
+    let messages = messages.into();
+    let sent = |run| media(&OldMedia::keep_last(0).apply_before(&messages, &mut [], run));
+    assert_eq!(sent(run)[1], ["media"]);
+    assert_ne!(sent(other)[1], ["media"]);
 }
 
 #[test]

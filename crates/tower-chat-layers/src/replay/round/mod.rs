@@ -224,16 +224,17 @@ impl Round {
         }
     }
 
-    /// Returns the messages after the answer: its results, and messages beside approvals. Changes
-    /// must not affect which calls the results answer.
-    pub(in crate::replay) fn later_messages_mut(
-        &mut self,
-    ) -> impl Iterator<Item = &mut Arc<Message>> {
-        let after = self.after.iter_mut();
-        after.flat_map(|after| {
-            let following = after.following.iter_mut();
-            after.results.iter_mut().chain(following.map(|following| &mut following.message))
-        })
+    /// Returns the messages after the answer in stored order: its results, and messages beside
+    /// approvals. Changes must not affect which calls the results answer.
+    pub(in crate::replay) fn later_messages_mut(&mut self) -> Vec<&mut Arc<Message>> {
+        let Some(After { results, following, .. }) = self.after.as_deref_mut() else {
+            return Vec::new();
+        };
+        let results = results.iter_mut().enumerate().map(|(position, it)| (position, true, it));
+        let following = following.iter_mut().map(|it| (it.results_before, false, &mut it.message));
+        let mut later: Vec<_> = following.chain(results).collect();
+        later.sort_by_key(|(position, is_result, _)| (*position, *is_result));
+        later.into_iter().map(|(_, _, message)| message).collect()
     }
 
     /// Returns the messages of the answer with their positions, from the first message with a call

@@ -138,7 +138,10 @@ pub(crate) async fn begin_run(
     let builder = RunBuilder { conversation: &conversation, ..builder };
     if is_continued {
         request.extensions.insert(conversation.clone());
-        if has_incomplete_responses(&history.loaded.history, run) {
+        // The replay of another run differs in these cases.
+        if settings.policy.replay.old_media.is_some()
+            || has_incomplete_responses(&history.loaded.history, run)
+        {
             (history, loaded) = builder.load(request, &opened).await?;
         }
     }

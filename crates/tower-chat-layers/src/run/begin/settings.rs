@@ -3,13 +3,13 @@
 use std::{any::Any, sync::Arc, time::Duration};
 
 use tower_chat_core::{
-    ChatRequest, ConversationKey,
+    ChatRequest, Conversation, ConversationKey,
     store::{HistoryStore, Lease, OpenRun},
 };
 
 use crate::{
     Clock, PersistenceError, PersistencePolicy, ToolSource,
-    replay::{Channel, NewMedia, ReplaySources},
+    replay::{Channel, ReplaySources},
 };
 
 /// The configuration of a persistence layer, of which each run receives a clone.
@@ -51,18 +51,17 @@ impl Settings {
 
     pub(in crate::run) fn replay_sources<'a>(
         &'a self,
-        key: &'a ConversationKey,
+        conversation: &'a Conversation,
         request: &'a ChatRequest,
-        new_media: &'a NewMedia,
     ) -> ReplaySources<'a> {
         ReplaySources {
             store: &*self.store,
-            key,
+            key: &conversation.key,
             policy: &self.policy.replay,
             now: self.clock.now(),
             channel: request.extensions.get::<Channel>(),
             tools: self.tools.as_deref(),
-            new_media: Some(new_media),
+            run: Some(conversation.run),
         }
     }
 

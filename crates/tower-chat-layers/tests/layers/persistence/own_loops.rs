@@ -11,6 +11,7 @@ use tower_chat::{
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     message::Reasoning,
     policy::{MissingPersister, Summarize},
+    replay::{OldMedia, ReplayPolicy},
     request::HistoryOwner,
     run::{Conversation, RunId},
     store::{InvocationQuery, Journal, Keep, Maintenance, ToolCallQueries},
@@ -18,6 +19,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
+use super::old_media::{asking, pictures};
 use crate::common::*;
 
 /// Which messages the loop sends in a service call.
@@ -191,6 +193,30 @@ async fn a_lone_persister_stores_what_a_loop_of_other_types_adds_once() {
                     "{what} {call}"
                 );
             }
+        }
+    };
+    cases.check(scenario).await;
+}
+
+#[tokio::test]
+async fn a_loop_of_other_types_sends_the_pictures_of_its_question_in_every_round() {
+    let cases = Cases::all().modes([PerServiceCall], "a persister alone stores in this mode");
+    let scenario = async |case: Case| {
+        for (sends, runs_of) in cases!([Sends::All, Sends::New], [Runs::Carried, Runs::Lost]) {
+            let round = || [case.calls([("look", "c1")]), Step::text("there")];
+            let model = ScriptedModel::new(round().into_iter().chain(round()));
+            let replay = ReplayPolicy::default().with_old_media(OldMedia::keep_last(0));
+            let layer = PerServiceCallPersistence::new(case.store().await)
+                .policy(policy().with_replay(replay));
+            let client = boxed(layer.layer(model.clone()));
+            let mut own = OwnLoop::new(sends, runs_of);
+            for picture in ["b25l", "dHdv"] {
+                own.list.push(asking("where?", [picture]));
+                own.turn(|| client.clone(), None, &request(case.streamed)).await.unwrap();
+            }
+            let sent: Vec<String> =
+                model.requests().iter().map(|request| pictures(request).join(" ")).collect();
+            assert_eq!(sent, ["b25l", "b25l", "- dHdv", "- dHdv"], "{sends:?} {runs_of:?}");
         }
     };
     cases.check(scenario).await;
