@@ -2,8 +2,9 @@
 //!
 //! A [case](case) is a conversation over the public API. The cases combine:
 //!
-//! - calls: approvals, also with other arguments than those of the model, hooks (which change or drop what is stored of a call), changing sets of
-//!   tools, results that arrive in a later run, calls that the run returns to the caller
+//! - calls: approvals, also with other arguments than those of the model, hooks (which change or
+//!   drop what is stored of a call), changing sets of tools, results that arrive in a later run,
+//!   calls that the run returns to the caller
 //! - answers of several messages, failing service calls, requests that are sent again in another
 //!   mode, run ids that are used again
 //! - messages that tools queue, and runs that tools stop

@@ -231,12 +231,14 @@ fn answers_again(error: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -
 fn has_result(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let is_stored = index.results_of(call).first().is_some_and(|(stored, _)| *stored < attempt.to);
     let prefix = format!("{call}=");
-    let tells = |label: &String| label.split_whitespace().any(|word| word.starts_with(&prefix));
-    let was_told = index.trace[..attempt.from].iter().any(|event| match event {
-        Event::Ended { outcome: Outcome::Answer { labels, .. }, .. } => labels.iter().any(tells),
+    let is_result = |label: &String| label.split_whitespace().any(|word| word.starts_with(&prefix));
+    let was_received = index.trace[..attempt.from].iter().any(|event| match event {
+        Event::Ended { outcome: Outcome::Answer { labels, .. }, .. } => {
+            labels.iter().any(is_result)
+        }
         _ => false,
     });
-    is_stored || was_told
+    is_stored || was_received
 }
 
 fn had_trouble_before(attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
@@ -290,8 +292,8 @@ fn nothing_is_lost_at_the_end_of(
             // its call only if the caller waits until the end of the run.
             continue;
         }
-        let told = other_arguments::report_of(token, index);
-        let is_results = submitted.contains(format!("result {call}={token}{told}").as_str());
+        let report = other_arguments::report_of(token, index);
+        let is_results = submitted.contains(format!("result {call}={token}{report}").as_str());
         require(is_results, || format!("{token} had finished, but no result was sent"))?;
     }
     if let (Some(serial), PersistenceMode::PerServiceCall) = (asked, case.mode) {

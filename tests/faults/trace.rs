@@ -118,8 +118,9 @@ pub(crate) fn result_label(result: &ToolResult) -> String {
         None if text.contains("rejected") => "refused",
         None => return format!("{}={text:?}", result.call_id.as_deref().unwrap_or_default()),
     };
-    let told = other_arguments::reported(&text).map(|told| format!("~{told}")).unwrap_or_default();
-    format!("{}={what}{told}", result.call_id.as_deref().unwrap_or_default())
+    let report = other_arguments::reported(&text).map(|arguments| format!("~{arguments}"));
+    let report = report.unwrap_or_default();
+    format!("{}={what}{report}", result.call_id.as_deref().unwrap_or_default())
 }
 
 pub(crate) fn labels(write: &Write) -> Vec<String> {

@@ -121,8 +121,8 @@ impl<'a> TraceIndex<'a> {
     /// Returns whether the run was committed without being resumed: by an explicit operation, or by
     /// the request of another run after the caller of this run had disconnected.
     pub(crate) fn is_closed_as_it_was(&self, of: usize) -> bool {
-        let is_told = |event: &Event| matches!(event, Event::Closing { run } if *run == of);
-        self.trace.iter().any(is_told) || self.is_committed_by_another(of)
+        let is_closing = |event: &Event| matches!(event, Event::Closing { run } if *run == of);
+        self.trace.iter().any(is_closing) || self.is_committed_by_another(of)
     }
 
     fn is_committed_by_another(&self, of: usize) -> bool {

@@ -225,7 +225,7 @@ impl Round {
     }
 
     /// Returns the messages after the answer in stored order: its results, and messages beside
-    /// approvals. Changes must not affect which calls the results answer.
+    /// approvals. The caller must not change call ids or positions.
     pub(in crate::replay) fn later_messages_mut(&mut self) -> Vec<&mut Arc<Message>> {
         let Some(After { results, following, .. }) = self.after.as_deref_mut() else {
             return Vec::new();
