@@ -7,12 +7,32 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use tower_chat_core::{Native, Part, RawJson};
+use tower_chat_core::{Native, Part, RawJson, ToolCall};
+
+use super::round::drop_trailing_reasoning;
 
 #[cfg(test)]
 mod tests;
 
 const WIRE: &str = "openai-responses";
+
+/// Omits the parts for which `keep` returns `false`, the ids of the items that may be linked with
+/// them, and the reasoning at the end that belongs to them.
+pub(super) fn retain(parts: &mut Vec<Part>, mut keep: impl FnMut(&Part) -> bool) {
+    let (mut kept, mut gaps) = (0, Vec::new());
+    parts.retain(|part| {
+        let is_kept = keep(part);
+        match is_kept {
+            true => kept += 1,
+            false => gaps.push(kept),
+        }
+        is_kept
+    });
+    if !gaps.is_empty() {
+        unlink(parts, &gaps);
+        drop_trailing_reasoning(parts);
+    }
+}
 
 /// Removes the ids of items that may be linked with omitted calls: the reasoning directly before an
 /// omitted call, and the items from the call to the next reasoning. Reasoning without encrypted
@@ -42,6 +62,13 @@ pub(super) fn unlink(parts: &mut Vec<Part>, gaps: &[usize]) {
     });
 }
 
+/// Removes the id from a call that is sent without the other parts of its answer.
+pub(super) fn unlink_call(call: &mut ToolCall) {
+    if let Some(native) = &mut call.native {
+        without_id(native);
+    }
+}
+
 fn is_reasoning(part: &Part) -> bool {
     matches!(part, Part::Reasoning(reasoning)
         if reasoning.native.as_ref().is_some_and(|native| &*native.wire == WIRE))
@@ -57,9 +84,7 @@ fn unlink_part(part: &mut Part) -> bool {
             !matches!(content, None | Some("null" | "\"\""))
         }
         Part::ToolCall(call) => {
-            if let Some(native) = &mut call.native {
-                without_id(native);
-            }
+            unlink_call(call);
             true
         }
         Part::Native(native) => {

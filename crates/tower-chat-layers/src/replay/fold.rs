@@ -13,7 +13,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    DanglingCalls, Replay,
+    DanglingCalls, Replay, broken_links,
     naming::Naming,
     order::{Ordered, in_order},
     policy::Strictness,
@@ -251,7 +251,9 @@ impl Replay {
                         self.push_round(std::mem::take(&mut calls), std::mem::take(&mut answers));
                     }
                     answers.push(result);
-                    calls.push(unanswered.into_call());
+                    let mut call = unanswered.into_call();
+                    broken_links::unlink_call(&mut call);
+                    calls.push(call);
                 }
                 None => orphans.push(Part::ToolResult(result)),
             }

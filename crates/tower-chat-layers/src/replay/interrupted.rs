@@ -8,7 +8,10 @@ use std::{
 
 use tower_chat_core::{Message, MessageId, Messages, Role, pairing::asked_call};
 
-use super::round::{RoundCall, drop_trailing_reasoning, has_content, interrupted_id};
+use super::{
+    broken_links,
+    round::{RoundCall, has_content, interrupted_id},
+};
 
 /// An interrupted call whose real result was pushed later. The replay still contains the call and
 /// the error result.
@@ -33,11 +36,10 @@ pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
         rest.append_range(output, from..position);
         from = position + 2;
         let mut asking = (**asking).clone();
-        asking.parts.retain(|part| {
+        broken_links::retain(&mut asking.parts, |part| {
             let id = asked_call(part).and_then(|call| call.id.as_deref());
             !id.is_some_and(|id| ids.contains(id))
         });
-        drop_trailing_reasoning(&mut asking.parts);
         let mut answers = (**answers).clone();
         answers.parts.retain(|part| !interrupted_id(part).is_some_and(|id| ids.contains(id)));
         rest.extend(has_content(&asking).then(|| Arc::new(asking)));

@@ -9,6 +9,8 @@ use tower_chat_core::{
     store::{History, HistoryStore, HistorySummary, StoreError},
 };
 
+use super::broken_links;
+
 /// The metadata key in a message that contains a summary. The value is the id of the summary.
 const SUMMARY: &str = "history_summary";
 
@@ -20,7 +22,8 @@ const HEADING: &str = "[Summary of the earlier conversation, whose messages are 
 /// The step replaces the messages that the summary covers by one message of the user, which
 /// contains the text of the summary. System and developer messages at the beginning of the
 /// conversation are still sent. If a later message contains the result of a covered call, the call
-/// is sent with its result, without the other parts of its message.
+/// is sent with its result, without the other parts of its message and without the id by which
+/// OpenAI Responses links the call with them.
 #[derive(Debug, Clone)]
 pub struct ReplaySummary {
     summary: HistorySummary,
@@ -101,9 +104,15 @@ impl ReplaySummary {
         let mut end = self.covered.end_in(messages).max(head);
         if let Some(covered) = messages.get(end).filter(|first| self.covered.contains(first)) {
             // A later result answers a call of this message.
-            let is_call = |part: &&Part| matches!(part, Part::ToolCall(_));
-            let calls = covered.parts.iter().filter(is_call).cloned().collect();
-            replaced.push(covered.with_parts(calls));
+            let calls = covered.parts.iter().filter_map(|part| match part {
+                Part::ToolCall(call) => Some(call.clone()),
+                _ => None,
+            });
+            let unlinked = calls.map(|mut call| {
+                broken_links::unlink_call(&mut call);
+                Part::ToolCall(call)
+            });
+            replaced.push(covered.with_parts(unlinked.collect()));
             end += 1;
         }
         replaced.append(&messages.skip(end));

@@ -5,8 +5,9 @@ use std::{borrow::Cow, sync::Arc};
 use tower_chat_core::{Message, Messages, Part, Role};
 
 use super::{
+    broken_links,
     output::{MessageRef, after_step, changed},
-    round::{drop_trailing_reasoning, has_content},
+    round::has_content,
 };
 
 /// Whether the model receives the calls and results of earlier runs.
@@ -50,10 +51,8 @@ pub(super) fn without_tool_parts(message: &Arc<Message>) -> Option<MessageRef<'_
     if !message.parts.iter().any(is_of_tools) {
         return Some(Cow::Borrowed(message));
     }
-    let mut parts: Vec<Part> =
-        message.parts.iter().filter(|part| !is_of_tools(part)).cloned().collect();
-    drop_trailing_reasoning(&mut parts);
-    let rest = message.with_parts(parts);
+    let mut rest = Message::clone(message);
+    broken_links::retain(&mut rest.parts, |part| !is_of_tools(part));
     has_content(&rest).then(|| changed(rest))
 }
 

@@ -8,8 +8,9 @@ use tower_chat_core::{
 };
 
 use super::{
+    broken_links,
     output::{MessageRef, after_step, changed},
-    round::{drop_trailing_reasoning, has_content},
+    round::has_content,
 };
 
 /// Returns the messages without the calls for which `is_removed` returns `true`, and without their
@@ -99,10 +100,10 @@ fn without_removed(message: &Message, removed: &[bool]) -> Option<Message> {
         return None;
     }
     let mut removed = removed.iter();
-    let is_kept = |part: &&Part| asked_call(part).is_none() || removed.next() != Some(&true);
-    let mut parts: Vec<Part> = message.parts.iter().filter(is_kept).cloned().collect();
-    drop_trailing_reasoning(&mut parts);
-    let rest = message.with_parts(parts);
+    let mut rest = message.clone();
+    broken_links::retain(&mut rest.parts, |part| {
+        asked_call(part).is_none() || removed.next() != Some(&true)
+    });
     has_content(&rest).then_some(rest)
 }
 

@@ -2,7 +2,7 @@
 //! turn is the messages of one run.
 
 use tower_chat_core::{
-    RunId, ToolCall, ToolResult,
+    Native, Reasoning, RunId, ToolCall, ToolResult,
     store::{Head, Revision},
 };
 
@@ -61,14 +61,20 @@ fn summary(history: &History, covers_to: u64) -> ReplaySummary {
     ReplaySummary::of(history, summary).unwrap()
 }
 
-/// Returns a short form of the messages.
+/// Returns a short form of the messages. It contains `r` for reasoning, and the ids and native items
+/// of calls.
 fn shorts(messages: &Messages) -> String {
     let short = |message: &Arc<Message>| match message.role {
         _ if message.metadata.contains_key(SUMMARY) => "S".to_owned(),
         Role::Tool => message.results().map(|result| result.text()).collect(),
         _ => {
-            let calls = message.asked_calls().map(|call| call.id.clone().unwrap_or_default());
-            message.text() + &calls.collect::<String>()
+            let is_reasoning = |part: &&Part| matches!(part, Part::Reasoning(_));
+            let reasoning = "r".repeat(message.parts.iter().filter(is_reasoning).count());
+            let calls = message.asked_calls().map(|call| {
+                let native = call.native.as_ref().map_or("", |native| native.item.get());
+                call.id.clone().unwrap_or_default() + native
+            });
+            reasoning + &message.text() + &calls.collect::<String>()
         }
     };
     messages.iter().map(short).collect::<Vec<_>>().join(" ")
@@ -131,6 +137,14 @@ fn a_call_is_sent_with_its_result() {
         let call = Part::ToolCall(ToolCall::new("c", "look", "{}"));
         vec![asks(2), Message::new(Role::Assistant, vec![Part::text("a2"), call])]
     };
+    let thinks_and_calls = || {
+        let native = |item: &str| Native::new("openai-responses", item.parse().unwrap());
+        let mut reasoning = Reasoning::new("thoughts");
+        reasoning.native = Some(native(r#"{"id":"rs_1","encrypted_content":"gAAA"}"#));
+        let mut call = ToolCall::new("c", "look", "{}");
+        call.native = Some(native(r#"{"id":"fc_1"}"#));
+        vec![asks(2), Message::new(Role::Assistant, vec![reasoning.into(), call.into()])]
+    };
     check([
         ("rounds with the same id", 0, runs([looks(1), looks(2)]), 4, "S q2 c found c a2"),
         ("a later open round", 0, runs([turn(1), open()]), 2, {
@@ -158,6 +172,20 @@ fn a_call_is_sent_with_its_result() {
             runs([turn(1), says_and_calls(), vec![result("c"), answers(3)]]),
             4,
             "S c found c a3",
+        ),
+        (
+            "covered reasoning with a call",
+            0,
+            runs([turn(1), thinks_and_calls(), vec![result("c"), answers(3)]]),
+            4,
+            "S c{} found c a3",
+        ),
+        (
+            "reasoning with a call that is not covered",
+            0,
+            runs([turn(1), thinks_and_calls(), vec![result("c"), answers(3)]]),
+            2,
+            r#"S q2 rc{"id":"fc_1"} found c a3"#,
         ),
         ("an end inside of a round", 0, runs([turn(1), looks(2)]), 4, "S c found c a2"),
     ]);
