@@ -55,6 +55,26 @@ impl Native {
     pub fn issued_by(self, issuer: impl Into<Arc<str>>) -> Self {
         Self { issuer: Some(issuer.into()), ..self }
     }
+
+    /// Returns whether the item is a summary by the service, which the service receives in place of
+    /// the messages before the item: an item `compaction` of the Responses API, or a block
+    /// `compaction` of Anthropic. Returns `false` for a block without `content`, because its
+    /// compaction has failed.
+    #[doc(hidden)]
+    pub fn is_summary(&self) -> bool {
+        let content = match &*self.wire {
+            "anthropic" => "content",
+            "openai-responses" => "encrypted_content",
+            _ => return false,
+        };
+        // Searching the text is faster than parsing every native item of every request.
+        if !self.item.get().contains("\"compaction\"") {
+            return false;
+        }
+        let Ok(item) = self.item.parse::<serde_json::Map<_, _>>() else { return false };
+        let text = |name| item.get(name).and_then(serde_json::Value::as_str);
+        text("type") == Some("compaction") && text(content).is_some_and(|text| !text.is_empty())
+    }
 }
 
 impl PartialEq for Native {

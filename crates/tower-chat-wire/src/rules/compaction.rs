@@ -12,7 +12,7 @@ use std::{collections::HashSet, sync::Arc};
 use tower_chat_core::{Change, ChangeKind, Message, Messages, Native, Part, Role};
 
 use super::{natives::wire_name, service_rules::ServiceRules};
-use crate::{body::BodyWire, fields::Fields};
+use crate::body::BodyWire;
 
 /// The messages that are sent instead of a conversation with a summary.
 pub(super) struct Compacted {
@@ -100,8 +100,7 @@ fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
     for (message, index) in messages.iter().zip(0..) {
         for (part, part_index) in message.parts.iter().zip(0..) {
             let Part::Native(native) = part else { continue };
-            // Searching the text is faster than parsing every native item of every request.
-            if native.item.get().contains("\"compaction\"") && is_summary(native, rules) {
+            if is_own_summary(native, rules) {
                 found.push(Position { message: index, part: part_index });
             }
         }
@@ -110,19 +109,11 @@ fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
 }
 
 /// Returns whether the item is a summary by this service. Returns `false` for an item without an
-/// issuer, because another service may have created it, and for a block of Anthropic without
-/// `content`, because its compaction has failed.
-fn is_summary(native: &Native, rules: &ServiceRules) -> bool {
-    let is_own = native.issuer.as_ref().is_some_and(|issuer| *issuer == rules.issuer);
-    let content = match rules.wire {
-        BodyWire::Anthropic => "content",
-        _ => "encrypted_content",
-    };
-    is_own
-        && Fields::of_native(Some(native), wire_name(rules.wire)).is_some_and(|fields| {
-            fields.is_text("type", "compaction")
-                && fields.text(content).is_some_and(|content| !content.is_empty())
-        })
+/// issuer, because another service may have created it.
+fn is_own_summary(native: &Native, rules: &ServiceRules) -> bool {
+    *native.wire == *wire_name(rules.wire)
+        && native.issuer.as_ref().is_some_and(|issuer| *issuer == rules.issuer)
+        && native.is_summary()
 }
 
 /// Returns whether a result after a summary answers a call before the summary.

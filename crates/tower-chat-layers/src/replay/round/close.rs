@@ -4,8 +4,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use serde::Deserialize;
-use tower_chat_core::{Message, Native, Part, Role, ToolResult, pairing::asked_call};
+use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 
 use super::{After, Following, Leftover, Round, RoundCall};
 use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
@@ -205,7 +204,7 @@ fn output_message(
 pub(in crate::replay) fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
     let belongs_to_next = |part: &Part| match part {
         Part::Reasoning(_) => true,
-        Part::Native(native) => !is_summary(native),
+        Part::Native(native) => !native.is_summary(),
         _ => false,
     };
     while parts.last().is_some_and(belongs_to_next) {
@@ -219,21 +218,7 @@ pub(in crate::replay) fn has_content(message: &Message) -> bool {
     message.parts.iter().any(|part| match part {
         Part::Text(text) => !text.text.is_empty(),
         Part::Reasoning(_) => false,
-        Part::Native(native) => is_summary(native),
+        Part::Native(native) => native.is_summary(),
         _ => true,
     })
-}
-
-/// Returns whether a native item is a summary by the service, which the service receives in place of
-/// the messages before the item: an item `compaction` of the Responses API, or a block `compaction`
-/// of Anthropic.
-fn is_summary(native: &Native) -> bool {
-    #[derive(Deserialize)]
-    struct Item {
-        r#type: String,
-    }
-    let item = native.item.get();
-    // Searching the text is faster than parsing every native item.
-    item.contains("\"compaction\"")
-        && serde_json::from_str::<Item>(item).is_ok_and(|item| item.r#type == "compaction")
 }

@@ -24,12 +24,15 @@ fn a_call_that_waits_for_approval_is_omitted_and_reported_as_pending() {
 }
 
 #[test]
-fn a_summary_by_the_service_before_a_call_that_waits_is_sent() {
-    let item = |kind: &str| {
+fn a_summary_by_the_service_is_sent_without_its_call_that_waits_or_has_no_result() {
+    let native = |wire: &str, item: &str| Part::Native(Native::new(wire, item.parse().unwrap()));
+    let [summary, reasoning] = ["compaction", "reasoning"].map(|kind| {
         let item = format!(r#"{{"type":"{kind}","encrypted_content":"gAAA"}}"#);
-        Part::Native(Native::new("openai-responses", item.parse().unwrap()))
-    };
-    let (summary, reasoning) = (item("compaction"), item("reasoning"));
+        native("openai-responses", &item)
+    });
+    let block = native("anthropic", r#"{"type":"compaction","content":"in short"}"#);
+    let failed = native("anthropic", r#"{"type":"compaction","content":null}"#);
+    let of_another_wire = native("cohere", r#"{"type":"compaction","content":"in short"}"#);
     let request = || Part::from(ApprovalRequest::new("approval_1", call("1"), true));
     for (parts, sent) in [
         (vec![summary.clone(), request()], Some(vec![summary.clone()])),
@@ -38,6 +41,12 @@ fn a_summary_by_the_service_before_a_call_that_waits_is_sent() {
             Some(vec![Part::text("May I?"), summary.clone()]),
         ),
         (vec![reasoning.clone(), request()], None),
+        (vec![block.clone(), request()], Some(vec![block.clone()])),
+        (vec![failed.clone(), request()], None),
+        (vec![of_another_wire, request()], None),
+        (vec![summary.clone(), call("1").into()], Some(vec![summary.clone()])),
+        (vec![block.clone(), call("1").into()], Some(vec![block.clone()])),
+        (vec![failed, call("1").into()], None),
     ] {
         let waiting = Message::new(Role::Assistant, parts);
         let output = view([Message::user("u"), waiting, Message::user("What time is it?")]);
