@@ -64,8 +64,9 @@ impl Pictures {
         policy.with_replay(ReplayPolicy::default().with_old_media(old_media))
     }
 
-    /// Checks that a request of a run contains the pictures of this run, and exactly the pictures
-    /// of earlier runs that the policy sends. The input of the run in a branch has no picture.
+    /// Checks that a request of a run contains the input of this run with its pictures, and exactly
+    /// the pictures of earlier runs that the policy sends. Each input has a text. The input of the
+    /// run in a branch has no picture.
     pub(crate) fn check_sent<'m>(
         self,
         run: usize,
@@ -83,6 +84,9 @@ impl Pictures {
             Sent::Last(pictures) => last(&with_pictures, pictures),
             Sent::Turns(turns) => last(&earlier, turns),
         };
+        require(inputs.iter().any(|(of, _)| *of == run), || {
+            format!("the request of run {run} does not contain the input of the run: {messages:?}")
+        })?;
         for (of, input) in &inputs {
             let has_picture = *of != in_branch && self.are_in(*of);
             let is_sent = *of == run || sent.contains(of);
@@ -173,5 +177,7 @@ fn a_lost_picture_or_a_picture_that_is_not_replaced_is_found() {
             let checked = check_stored(Some(pictures), request);
             assert_eq!(checked.is_ok(), number == 0, "stored: {number}");
         }
+        let without_input = pictures.check_sent(2, 3, &whole[..2]);
+        without_input.expect_err("the input of run 2 is lost");
     }
 }
