@@ -278,12 +278,17 @@ fn a_window_is_in_force_if_no_earlier_step_removes_calls_by_their_age_or_by_the_
 }
 
 #[test]
-fn a_range_begins_with_a_message_of_the_user() {
+fn a_range_begins_with_a_message_of_the_user_after_an_answer() {
     let replay = ReplayPolicy::default().with_window(Window::turns(1));
     let policy = PersistencePolicy::default().with_replay(replay);
-    for (input, after) in [(Message::user("q2"), Some(2)), (Message::system("now"), None)] {
+    let answered = || vec![Message::user("q1"), Message::assistant("a1")];
+    for (first, input, after) in [
+        (answered(), Message::user("q2"), Some(2)),
+        (answered(), Message::system("now"), None),
+        (vec![Message::user("q1")], Message::user("q2"), None),
+    ] {
         let mut whole = History::empty();
-        whole.extend(numbered(1, vec![Message::user("q1"), Message::assistant("a1")]));
+        whole.extend(numbered(1, first));
         whole.extend(numbered(2, vec![input, Message::assistant("a2")]));
         let (replay, summary) = replayed(&policy, &whole, None);
         let range = new_range(&policy, &whole, &replay, summary.as_ref());
