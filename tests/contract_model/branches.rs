@@ -21,7 +21,8 @@ pub(crate) enum How {
     ForkAll,
     /// The message is replaced by the message of the next run.
     Edit,
-    /// The question of the message's turn is asked again.
+    /// The branch ends before the turn of the message, and the next run sends the question of this
+    /// turn again.
     Regenerate,
 }
 

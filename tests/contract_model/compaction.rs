@@ -77,6 +77,6 @@ impl Item {
 pub(crate) fn text(native: &Native) -> String {
     let content: Option<serde_json::Value> = serde_json::from_str(native.item.get()).ok();
     let content = content.and_then(|it| Some(it["encrypted_content"].as_str()?.to_owned()));
-    let issuer = native.issuer.as_deref().unwrap_or("nobody");
+    let issuer = native.issuer.as_deref().unwrap_or("no service");
     format!("compaction {} by {issuer}", content.unwrap_or_default())
 }

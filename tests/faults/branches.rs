@@ -408,8 +408,8 @@ impl<S: HistoryStore + Clone> Scenario<'_, S> {
         let is_edited = |request: &ChatRequest| {
             request.messages().iter().any(|message| label(message) == label(&self.edited()))
         };
-        // The scripted model recognises a run by the text of its input. A question that is asked
-        // again has the text of another run, and is therefore replaced.
+        // The scripted model recognises a run by the text of its input. The request of `regenerate`
+        // has the text of another run, so the test replaces it.
         let request = match made {
             Made::Request(request) if is_edited(&request) => request,
             Made::Request(_) | Made::Fork(_) => ChatRequest::new(self.edited()),

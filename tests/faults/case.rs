@@ -79,6 +79,34 @@ pub(crate) enum Then {
 }
 
 impl Case {
+    /// Creates a case without faults, summaries, other arguments, pictures and branches. Tools run
+    /// concurrently if the answers are streamed, so that both values occur in few cases.
+    pub(crate) fn plain(
+        seed: u64,
+        mode: PersistenceMode,
+        streamed: bool,
+        runs: Vec<RunScript>,
+    ) -> Self {
+        Self {
+            seed,
+            mode,
+            streamed,
+            concurrent: streamed,
+            on_disk: false,
+            fail_call: false,
+            run_again: false,
+            summarizes: false,
+            changes_arguments: false,
+            compacts: false,
+            pictures: None,
+            branching: None,
+            runs,
+            faulty_run: 0,
+            attempts: Vec::new(),
+            then: Then::Retry,
+        }
+    }
+
     pub(crate) fn random(seed: u64, number: u64) -> Self {
         let mut rng = Rng::of(seed, number);
         let mode = match rng.below(5) {

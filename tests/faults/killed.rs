@@ -12,7 +12,7 @@ use tower_chat::PersistenceMode::{self, Journaled, PerRun, PerServiceCall};
 use tower_chat_sqlite::{Durability, SqliteStore};
 
 use crate::faults::{
-    case::{Caller, Case, Then},
+    case::{Caller, Case},
     process::{Process, request},
     scenario::{Scenario, readers_of},
     script::{Input, RunScript},
@@ -64,28 +64,9 @@ impl ChildTask {
     /// Returns the conversation. It has two runs, one of which the child process executes.
     pub(crate) fn case(&self) -> Case {
         let script = |rounds| RunScript { input: Input::Text, rounds };
-        Case {
-            seed: SEED,
-            mode: self.mode,
-            streamed: self.streamed,
-            // Depends on `streamed`, to cover both values without additional processes.
-            concurrent: self.streamed,
-            on_disk: true,
-            fail_call: false,
-            run_again: false,
-            summarizes: false,
-            changes_arguments: false,
-            compacts: false,
-            pictures: None,
-            branching: None,
-            runs: vec![
-                script(vec![vec!["look", "again"], vec!["fail"]]),
-                script(vec![vec!["look"]]),
-            ],
-            faulty_run: 0,
-            attempts: Vec::new(),
-            then: Then::Retry,
-        }
+        let runs =
+            vec![script(vec![vec!["look", "again"], vec!["fail"]]), script(vec![vec!["look"]])];
+        Case { on_disk: true, ..Case::plain(SEED, self.mode, self.streamed, runs) }
     }
 }
 

@@ -12,7 +12,7 @@ use tower_chat_testkit::Rng;
 
 use crate::faults::{
     SEED,
-    case::{Attempt, Case, Then},
+    case::{Attempt, Case},
     rules::{self, require},
     scenario::play,
     script::{Input, RunScript},
@@ -146,26 +146,15 @@ pub(crate) fn check_messages<'m>(
 /// Creates a conversation whose last run approves calls, a part of them with other arguments, and
 /// has these faults.
 fn case(mode: PersistenceMode, streamed: bool, fault_plan: FaultPlan) -> Case {
+    let runs = vec![
+        RunScript { input: Input::Text, rounds: vec![vec!["again", "pay", "again", "pay"]] },
+        RunScript { input: Input::Approve, rounds: Vec::new() },
+    ];
     Case {
-        seed: SEED,
-        mode,
-        streamed,
-        concurrent: streamed,
-        on_disk: false,
-        fail_call: false,
-        run_again: false,
-        summarizes: false,
         changes_arguments: true,
-        compacts: false,
-        pictures: None,
-        branching: None,
-        runs: vec![
-            RunScript { input: Input::Text, rounds: vec![vec!["again", "pay", "again", "pay"]] },
-            RunScript { input: Input::Approve, rounds: Vec::new() },
-        ],
         faulty_run: 1,
         attempts: vec![Attempt { fault_plan, restarts: true, ..Attempt::default() }],
-        then: Then::Retry,
+        ..Case::plain(SEED, mode, streamed, runs)
     }
 }
 

@@ -15,7 +15,7 @@ use tower_chat::{
 
 use crate::faults::{
     SEED,
-    case::{Attempt, Case, Then},
+    case::{Attempt, Case},
     pictures,
     rules::require,
     scenario::play,
@@ -112,27 +112,16 @@ pub(crate) fn check_stored(
 /// Creates a conversation whose last run makes a summary and has this fault.
 fn case(mode: tower_chat::PersistenceMode, streamed: bool, fault_plan: FaultPlan) -> Case {
     let script = |rounds| RunScript { input: Input::Text, rounds };
+    let runs = vec![
+        script(vec![vec!["look", "again"]]),
+        script(vec![vec!["fail"]]),
+        script(vec![vec!["look"], vec!["again"]]),
+    ];
     Case {
-        seed: SEED,
-        mode,
-        streamed,
-        concurrent: streamed,
-        on_disk: false,
-        fail_call: false,
-        run_again: false,
         summarizes: true,
-        changes_arguments: false,
-        compacts: false,
-        pictures: None,
-        branching: None,
-        runs: vec![
-            script(vec![vec!["look", "again"]]),
-            script(vec![vec!["fail"]]),
-            script(vec![vec!["look"], vec!["again"]]),
-        ],
         faulty_run: 2,
         attempts: vec![Attempt { fault_plan, restarts: true, ..Attempt::default() }],
-        then: Then::Retry,
+        ..Case::plain(SEED, mode, streamed, runs)
     }
 }
 

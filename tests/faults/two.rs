@@ -10,7 +10,7 @@ use tower_chat_testkit::Rng;
 
 use crate::faults::{
     SEED,
-    case::{Caller, Case, Then},
+    case::{Caller, Case},
     killed::{self, ChildTask},
     model,
     process::{Process, key, request, serial_of},
@@ -67,24 +67,10 @@ fn random(seed: u64, number: u64) -> Case {
             .map(|_| (0..1 + rng.below(2)).map(|_| ["look", "again"][rng.below(2)]).collect())
             .collect(),
     };
-    Case {
-        seed: rng.next(),
-        mode: [PerRun, PerServiceCall, Journaled][rng.below(3)],
-        streamed: rng.one_in(2),
-        concurrent: rng.one_in(2),
-        on_disk: false,
-        fail_call: rng.one_in(2),
-        run_again: false,
-        summarizes: false,
-        changes_arguments: false,
-        compacts: false,
-        pictures: None,
-        branching: None,
-        runs: vec![script(&mut rng), script(&mut rng)],
-        faulty_run: 0,
-        attempts: Vec::new(),
-        then: Then::Retry,
-    }
+    let (seed, mode) = (rng.next(), [PerRun, PerServiceCall, Journaled][rng.below(3)]);
+    let [streamed, concurrent, fail_call] = std::array::from_fn(|_| rng.one_in(2));
+    let runs = vec![script(&mut rng), script(&mut rng)];
+    Case { concurrent, fail_call, ..Case::plain(seed, mode, streamed, runs) }
 }
 
 /// Executes two runs at the same time, and repeats those that failed. Returns whether a run failed

@@ -84,8 +84,8 @@ impl<'a> Model<'a> {
         branch
     }
 
-    /// Returns the end of the branch in which a question is asked again, and the question. With
-    /// `edits`, the message must be this question.
+    /// Returns the end of the branch for an `edit` or a `regenerate` of a message, and the question
+    /// that the request in the branch repeats. An `edit` requires that the message is this question.
     pub(crate) fn asked_again(
         &self,
         message: usize,
