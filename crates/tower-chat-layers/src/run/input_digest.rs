@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tower_chat_core::{MediaSource, Message, Part, Role};
 
-use super::repeated_input::is_instruction;
+use crate::transcript::is_system;
 
 /// The metadata key of the digest in the first stored message of a run.
 const INPUT_DIGEST: &str = "run_input";
@@ -105,7 +105,7 @@ pub(super) fn differs(
 /// system messages.
 fn begins_with_roles(input: &[Arc<Message>], added: &[Arc<Message>]) -> bool {
     let roles = |messages: &[Arc<Message>]| -> Vec<Role> {
-        let others = messages.iter().filter(|message| !is_instruction(message));
+        let others = messages.iter().filter(|message| !is_system(message));
         others.map(|message| message.role).collect()
     };
     roles(input).starts_with(&roles(added))

@@ -8,25 +8,23 @@ use std::sync::Arc;
 
 use tower_chat_core::{Message, Role};
 
-pub(super) fn is_instruction(message: &Message) -> bool {
-    matches!(message.role, Role::System | Role::Developer)
-}
+use crate::transcript::is_system;
 
 /// Returns the number of messages that are no system messages.
 fn count(messages: &[Arc<Message>]) -> usize {
-    messages.iter().filter(|message| !is_instruction(message)).count()
+    messages.iter().filter(|message| !is_system(message)).count()
 }
 
 /// Returns the length of the shortest prefix with `count` messages that are no system messages.
 fn prefix_len(messages: &[Arc<Message>], count: usize) -> usize {
     let Some(before_last) = count.checked_sub(1) else { return 0 };
-    let mut others = messages.iter().enumerate().filter(|(_, message)| !is_instruction(message));
+    let mut others = messages.iter().enumerate().filter(|(_, message)| !is_system(message));
     others.nth(before_last).map_or(messages.len(), |(last, _)| last + 1)
 }
 
 /// Returns the number of consecutive system messages from a position on.
 fn instructions_at(messages: &[Arc<Message>], position: usize) -> usize {
-    messages.iter().skip(position).take_while(|message| is_instruction(message)).count()
+    messages.iter().skip(position).take_while(|message| is_system(message)).count()
 }
 
 /// Returns how many of the stored messages `added` of a run belong to its input. `own` contains the

@@ -168,6 +168,11 @@ fn without_ids_of(
     own.iter().cloned().enumerate().filter(|(_, message)| !is_known(message)).collect()
 }
 
+/// Returns whether a message contains instructions of the application.
+pub(crate) fn is_system(message: &Message) -> bool {
+    matches!(message.role, Role::System | Role::Developer)
+}
+
 fn last_answer(stored: &Messages) -> Vec<Arc<Message>> {
     let run = stored.last().and_then(|last| Some(last.id?.run));
     let is_of_run = |message: &&Arc<Message>| message.id.map(|id| id.run) == run;

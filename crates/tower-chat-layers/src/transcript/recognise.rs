@@ -3,11 +3,12 @@
 
 use std::collections::HashSet;
 
-use tower_chat_core::{Message, Messages, Role, store::History};
+use tower_chat_core::{Messages, Role, store::History};
 
 use super::{
     Recognised, TranscriptError,
     entry::{Entry, as_client_knows, names_of_calls},
+    is_system,
     overlap::{Overlap, last_occurrence, overlap},
 };
 
@@ -153,10 +154,6 @@ pub(crate) fn first_repeated_answer(
     let known: HashSet<Entry> =
         stored.iter().map(|message| Entry::verbatim(message)).chain(of_client).collect();
     sent.into_iter().find(|(_, entry)| known.contains(entry)).map(|(position, _)| position)
-}
-
-fn is_system(message: &Message) -> bool {
-    matches!(message.role, Role::System | Role::Developer)
 }
 
 /// The end of a stored conversation.

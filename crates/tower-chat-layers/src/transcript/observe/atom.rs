@@ -8,7 +8,10 @@ use tower_chat_core::{
     pairing::{AnswerKey, ids_of_calls, is_marked_ended},
 };
 
-use crate::run::{hooks_were_called, is_marked_interrupted};
+use crate::{
+    run::{hooks_were_called, is_marked_interrupted},
+    transcript::is_system,
+};
 
 pub(super) struct Atoms<'m> {
     pub(super) all: Vec<Atom<'m>>,
@@ -401,10 +404,6 @@ fn approval(part: &Part) -> Option<(&str, bool, Option<&str>)> {
         }
         _ => None,
     }
-}
-
-pub(super) fn is_system(message: &Message) -> bool {
-    matches!(message.role, Role::System | Role::Developer)
 }
 
 pub(super) fn is_answer(message: &Message) -> bool {

@@ -20,10 +20,9 @@ use tower_chat_core::{Message, Messages, RunId, ToolResult};
 pub use self::difference::{DifferenceKind, TranscriptDifference};
 use self::{
     align::{Alignment, align, first_difference},
-    atom::{
-        Atom, Atoms, Content, have_same_text, is_answer, is_statement, is_system, without_results,
-    },
+    atom::{Atom, Atoms, Content, have_same_text, is_answer, is_statement, without_results},
 };
+use super::is_system;
 
 /// The messages that are stored when a request arrives.
 pub(crate) struct StoredTranscript<'m> {
