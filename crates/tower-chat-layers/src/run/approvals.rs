@@ -83,8 +83,13 @@ pub(crate) fn waiting_of(run: &Run, waiting: &PendingApproval) -> Waiting {
 impl RunLog {
     /// Returns a stored approval request, with the position of its call.
     fn approval_request(&self, id: &str) -> Option<(CallOfRun, ApprovalRequest)> {
-        let stored =
-            self.conversation.added.iter().rev().chain(self.conversation.history.iter().rev());
+        let stored = self
+            .conversation
+            .added
+            .as_slice()
+            .iter()
+            .rev()
+            .chain(self.conversation.history.iter().rev());
         let mut found = stored.filter_map(|message| {
             let (index, request) = find_request(message, id)?;
             Some(((message.id?, index as usize), request.clone()))
@@ -110,7 +115,7 @@ impl RunLog {
     ) -> Vec<PendingBatch> {
         // The replay already contains the staged input of a journaled run.
         let mut replay = self.conversation.replay.clone();
-        own.filter(|message| !self.has_assigned_id(message))
+        own.filter(|message| !self.conversation.added.has_assigned_id(message))
             .for_each(|message| replay.push(message));
         replay.pending_batches()
     }
@@ -137,9 +142,11 @@ impl RunLog {
             }
             // The store contains no answers, so only the results that this run has stored are
             // checked.
-            Recording::Approvals => {
-                trailing_result_of(self.conversation.added.iter().rev(), Some(call), &request)
-            }
+            Recording::Approvals => trailing_result_of(
+                self.conversation.added.as_slice().iter().rev(),
+                Some(call),
+                &request,
+            ),
         }?
         .clone();
         let call_id = result.call_id.clone().unwrap_or_default();
@@ -157,6 +164,7 @@ impl RunLog {
     pub(crate) fn stored_approvals(&self) -> Vec<Arc<Message>> {
         self.conversation
             .added
+            .as_slice()
             .iter()
             .filter(|message| answers_approvals([*message]))
             .cloned()

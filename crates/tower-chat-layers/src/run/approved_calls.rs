@@ -87,7 +87,7 @@ pub(super) fn submit_rows(
 }
 
 fn write_of_claims(run: &Run, log: &RunLog, revision: Revision, claims: Vec<Claim>) -> Write {
-    let id = log.conversation.next_id(run.id());
+    let id = log.conversation.added.next_id();
     let write = Write::new(run.key().clone(), id, revision, []).with_activity(activity_now(run));
     if claims.is_empty() { write } else { write.with_claims(claims) }
 }
@@ -219,7 +219,7 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
         if revision.incarnation != own {
             return Ok(());
         }
-        let id = run.log().conversation.next_id(run.id());
+        let id = run.log().conversation.added.next_id();
         let write = Write::new(run.key().clone(), id, revision, [])
             .with_activity(activity_now(run))
             .with_tools(rows.clone());

@@ -57,7 +57,7 @@ impl RunLog {
         self.call_records.hooks.refresh_from_source();
         // Exact if each message has one call or one result.
         let mut records = Records::with_capacity(all.len());
-        let added = last_answer(&self.conversation.added);
+        let added = last_answer(self.conversation.added.as_slice());
         let mut ids = AnswerIds::default();
         added.iter().rev().for_each(|message| drop(ids.next(message)));
         let mut answered = AnsweredCalls::default();

@@ -1,13 +1,17 @@
 //! The conversation as a run has loaded and extended it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Message, MessageId, Messages, Role, RunId,
+    Message, Messages,
     store::{Revision, ServiceIdChange, author::LoadFrom},
 };
 
-use super::recording::{Adopted, Recording};
+use super::{
+    added_messages::AddedMessages,
+    effect::AnsweredServiceCall,
+    recording::{Adopted, Recording},
+};
 use crate::{replay::Replay, summarize::Summarizable};
 
 /// The conversation as the run has loaded and extended it.
@@ -36,12 +40,9 @@ pub(super) struct LoadedConversation {
     /// request or of an answer.
     pub(super) stored_service_id: Option<Arc<str>>,
     pub(super) recording: Recording,
-    /// The messages that this run has submitted, in order. In per-run mode, the messages of
-    /// answered service calls follow, which the run submits at its end.
-    pub(super) added: Vec<Arc<Message>>,
-    /// The number of messages to which the run has given an index, which is also the index of the
-    /// next message.
-    pub(super) assigned_ids: usize,
+    pub(super) added: AddedMessages,
+    /// The replay without the messages that no write contains yet. `None` if there are none.
+    pub(super) submitted_replay: Option<Replay>,
     /// The number of rewrites of the conversation when it was loaded.
     pub(super) rewrites: u64,
     /// The id of the summary in the requests of the run.
@@ -51,18 +52,41 @@ pub(super) struct LoadedConversation {
 }
 
 impl LoadedConversation {
-    pub(super) fn next_id(&self, run: RunId) -> MessageId {
-        MessageId { run, index: u32::try_from(self.assigned_ids).unwrap_or(u32::MAX) }
-    }
-
-    pub(super) fn has_answers(&self) -> bool {
-        self.added.iter().any(|message| message.role == Role::Assistant)
-    }
-
     /// Returns the message of the loaded history with this sequence number.
     pub(super) fn message_at(&self, sequence: u64) -> Option<&Arc<Message>> {
         let index = sequence.checked_sub(self.skipped.checked_add(1)?)?;
         self.history.get(usize::try_from(index).ok()?)
+    }
+
+    /// Adds the messages of an answered service call to those that the write at the end of the run
+    /// stores.
+    pub(super) fn add_unsubmitted(&mut self, call: AnsweredServiceCall, now: Option<SystemTime>) {
+        let AnsweredServiceCall { messages, adopted } = call;
+        self.service_id = adopted.service_id;
+        self.recording = adopted.recording;
+        if self.added.is_discontinuous {
+            return;
+        }
+        self.submitted_replay.get_or_insert_with(|| self.replay.clone());
+        let messages = self.added.assign_ids(messages, false, now);
+        messages.iter().for_each(|message| self.replay.push(message));
+        self.added.push_unsubmitted(messages);
+    }
+
+    /// Removes the unsubmitted answer of the last service call, which the tool loop repeats.
+    pub(super) fn drop_last_answer(&mut self) {
+        let Some(submitted) = &self.submitted_replay else { return };
+        self.replay = submitted.clone();
+        self.added.drop_last_answer().iter().for_each(|message| self.replay.push(message));
+    }
+
+    /// Takes all messages of a run that is stored at its end. `answer` contains the last ones, with
+    /// their ids.
+    pub(super) fn take_run(&mut self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
+        if let Some(submitted) = self.submitted_replay.take() {
+            self.replay = submitted;
+        }
+        self.added.take_run(answer)
     }
 
     /// Sets the history owner. Returns the change of the service id in the store, if there is one.

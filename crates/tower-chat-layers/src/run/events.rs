@@ -130,7 +130,7 @@ pub(super) fn apply(log: &mut RunLog, policy: &PersistencePolicy, event: Event) 
 fn begun(log: &mut RunLog, input: Vec<Arc<Message>>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun => {
-            log.unstored.input = input;
+            log.conversation.added.input = input;
             None
         }
         PersistenceMode::PerServiceCall => None,
@@ -149,7 +149,7 @@ fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
         // after calls without results, is marked as the end of the run. Without the mark, it would
         // count as a part of the interrupted answer before it.
         None => {
-            follows_open_calls(&log.conversation.added, &messages)
+            follows_open_calls(log.conversation.added.as_slice(), &messages)
                 && pending_calls(&answer).is_empty()
         }
     };
@@ -337,7 +337,7 @@ fn stopped(
     log.forget_partial_text();
     let mut messages = log.not_stored_of(unsent);
     messages.extend(answer);
-    messages.retain(|message| !log.has_assigned_id(message));
+    messages.retain(|message| !log.conversation.added.has_assigned_id(message));
     log.mark_trailing_results(&mut messages);
     let (ends_run, ended_by) = (true, Some(EndedBy::Stop));
     Some(RunWrite { close, ends_run, ended_by, ..RunWrite::messages(messages) })
@@ -356,7 +356,7 @@ fn completed(
     let last_response = || response_at_end(new).to_vec();
     match log.mode {
         PersistenceMode::PerRun => {
-            let mut write = RunWrite::messages(log.take_run_messages(new));
+            let mut write = RunWrite::messages(log.conversation.take_run(new));
             if ended_by == Some(EndedBy::Stop) || policy.keep_trailing_results {
                 log.mark_trailing_results(&mut write.messages);
             } else {
@@ -382,7 +382,7 @@ fn completed(
             let mut messages = log.unsent_trailing_results(answer);
             let mut left_out = Vec::new();
             if !policy.keep_trailing_results {
-                let added = &log.conversation.added;
+                let added = log.conversation.added.as_slice();
                 let stored = added.len();
                 let mut all: Vec<_> = added.iter().chain(&messages).cloned().collect();
                 left_out = take_trailing_results(&mut all);
@@ -415,7 +415,7 @@ fn found_complete(
 /// again.
 fn input_refused(log: &RunLog) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
-    if log.conversation.has_answers() {
+    if log.conversation.added.has_answers() {
         return None;
     }
     let close = Some(Close::Discard { visible: journal.visible });
@@ -506,7 +506,7 @@ impl RunLog {
     /// that were not processed.
     fn has_open_decisions(&self) -> bool {
         let is_input = |message: &&Arc<Message>| message.role == Role::User;
-        answers_approvals(self.conversation.added.iter().rev().take_while(is_input))
+        answers_approvals(self.conversation.added.as_slice().iter().rev().take_while(is_input))
     }
 }
 

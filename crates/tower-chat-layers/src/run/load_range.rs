@@ -234,7 +234,7 @@ impl RunLog {
         let conversation = &mut self.conversation;
         let mut range = conversation.next_range.take();
         if conversation.needs_all_later
-            || answers_earlier_calls(messages, self.run, &conversation.added)
+            || answers_earlier_calls(messages, self.run, conversation.added.as_slice())
         {
             range = conversation.has_range.then(all_messages);
         }

@@ -1,6 +1,6 @@
 //! The run log: the state of a run's conversation, messages and calls.
 
-use std::{collections::HashSet, sync::Arc, time::SystemTime};
+use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
     Answer, Message, MessageId, Messages, PersistenceMode, RunId, Saved, ToolResult, Usage,
@@ -8,6 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{
+    added_messages::AddedMessages,
     call_records::CallRecords,
     calls::{Attempt, ServiceCalls},
     claims::ApprovedCalls,
@@ -73,8 +74,6 @@ pub(crate) struct RunLog {
     /// The digest of the user's messages in the input, which is stored with the run's first
     /// message.
     pub(super) input_digest: Option<String>,
-    /// The state of a run in per-run mode.
-    pub(super) unstored: UnstoredRun,
     /// In per-service-call mode: the received text of the last service call, if it failed. The text
     /// is stored when the run ends, because a retry may still return an answer.
     pub(super) partial_text: Option<Arc<str>>,
@@ -104,28 +103,6 @@ pub(super) struct StoredBefore {
     pub(super) is_repeated: bool,
 }
 
-/// The messages of a run in per-run mode, which one write stores at the end of the run.
-///
-/// The messages of answered service calls are in `LoadedConversation::added`, so that the request
-/// of a service call is built in the same way in each mode.
-#[derive(Default)]
-pub(super) struct UnstoredRun {
-    pub(super) input: Vec<Arc<Message>>,
-    /// The state before the first unstored message. `None` if the run has no messages of a service
-    /// call.
-    pub(super) state_before: Option<StateBeforeFirstCall>,
-    /// Whether messages of the tool loop did not continue its earlier service calls. From then on,
-    /// messages of service calls are not added.
-    pub(super) is_discontinuous: bool,
-}
-
-/// The state of a conversation before a run has added the messages of its first service call.
-pub(super) struct StateBeforeFirstCall {
-    pub(super) added: usize,
-    pub(super) assigned_ids: usize,
-    pub(super) replay: Replay,
-}
-
 impl RunLog {
     pub(super) fn without_store(run: RunId) -> Self {
         let conversation = LoadedConversation {
@@ -141,8 +118,8 @@ impl RunLog {
             service_id: None,
             stored_service_id: None,
             recording: Recording::History,
-            added: Vec::new(),
-            assigned_ids: 0,
+            added: AddedMessages::stored(run, Vec::new()),
+            submitted_replay: None,
             rewrites: 0,
             summary: None,
             summarizable: None,
@@ -181,7 +158,6 @@ impl RunLog {
             is_persister_missed: false,
             history_in_request: HistoryInRequest::default(),
             input_digest: None,
-            unstored: UnstoredRun::default(),
             partial_text: None,
             journal: None,
             fenced: None,
@@ -191,7 +167,7 @@ impl RunLog {
 
     /// Returns the number of the run's stored messages, and the number of messages in the outbox.
     pub(crate) fn saved(&self) -> Saved {
-        Saved::new(self.submitted().saturating_sub(self.unsaved), self.unsaved)
+        Saved::new(self.conversation.added.submitted().saturating_sub(self.unsaved), self.unsaved)
     }
 
     /// Returns whether the run is open in the store and this attempt works on it.
@@ -207,52 +183,11 @@ impl RunLog {
         }
     }
 
-    /// Counts `messages` as messages of the run, and sets their ids unless the store sets them.
-    pub(super) fn push(
-        &mut self,
-        messages: Vec<Arc<Message>>,
-        is_numbered_by_store: bool,
-        now: Option<SystemTime>,
-    ) -> Vec<Arc<Message>> {
-        let first = self.conversation.assigned_ids;
-        self.conversation.assigned_ids += messages.len();
-        match is_numbered_by_store {
-            true => messages,
-            false => self.number(first, messages, now),
-        }
-    }
-
-    /// Sets the ids of messages, with indices from `first` on, and missing times.
-    pub(super) fn number(
-        &self,
-        first: usize,
-        mut messages: Vec<Arc<Message>>,
-        now: Option<SystemTime>,
-    ) -> Vec<Arc<Message>> {
-        for (message, position) in messages.iter_mut().zip(first..) {
-            let index = u32::try_from(position).unwrap_or(u32::MAX);
-            let id = MessageId { run: self.run, index };
-            if message.id != Some(id) || message.added_at.is_none() {
-                let message = Arc::make_mut(message);
-                message.id = Some(id);
-                message.added_at = message.added_at.or(now);
-            }
-        }
-        messages
-    }
-
-    /// Returns whether the run has already assigned the id of a message.
-    pub(super) fn has_assigned_id(&self, message: &Message) -> bool {
-        let is_of_run = |id: &MessageId| id.run == self.run;
-        let id = message.id.filter(is_of_run);
-        id.is_some_and(|id| (id.index as usize) < self.conversation.assigned_ids)
-    }
-
     /// Removes from `inputs` the messages that a failed earlier attempt at the same service call
     /// has submitted.
     pub(super) fn leave_out_submitted(&self, ordinal: Option<u32>, inputs: &mut Vec<Arc<Message>>) {
         if let Some(Attempt::Unanswered { .. }) = self.calls.attempt(ordinal) {
-            inputs.retain(|message| !self.has_assigned_id(message));
+            inputs.retain(|message| !self.conversation.added.has_assigned_id(message));
         }
     }
 
@@ -269,7 +204,12 @@ impl RunLog {
     }
 
     pub(crate) fn assigned_ids(&self) -> usize {
-        self.conversation.assigned_ids
+        self.conversation.added.assigned_ids()
+    }
+
+    /// Returns whether persistence layers have received every service call of the run.
+    pub(crate) fn has_seen_rounds(&self) -> bool {
+        self.calls.is_answered && !self.conversation.added.is_discontinuous
     }
 
     /// Sets the tools of the next service call, whose hooks the run calls.

@@ -45,7 +45,7 @@ impl RunLog {
     }
 
     pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
-        let added = find(&self.conversation.added, id).map(|(_, message)| message);
+        let added = find(self.conversation.added.as_slice(), id).map(|(_, message)| message);
         added.or_else(|| self.conversation.history.get(self.position_in_history(id)?))
     }
 
@@ -81,7 +81,7 @@ impl RunLog {
         id: MessageId,
         messages: &[Arc<Message>],
     ) -> Option<HashMap<MessageId, Arc<MessageWithCalls>>> {
-        let (added, history) = (&self.conversation.added, &self.conversation.history);
+        let (added, history) = (self.conversation.added.as_slice(), &self.conversation.history);
         let answer = if let Some((position, _)) = find(messages, id) {
             let (before, from) = messages.split_at(position);
             answer_of(id.run, before.iter().rev().chain(added.iter().rev()), from)

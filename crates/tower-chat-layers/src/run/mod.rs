@@ -10,6 +10,7 @@
 //! end.
 
 mod activity;
+mod added_messages;
 mod answered_calls;
 mod approvals;
 mod approved_calls;
@@ -59,7 +60,6 @@ mod summary;
 mod tool_events;
 mod trailing_results;
 mod unanswered_calls;
-mod unstored;
 mod usage;
 mod write;
 
@@ -292,7 +292,7 @@ pub(crate) fn next_source_number(run: &Run, own: &Messages) -> u64 {
     let citations = run.policy().replay.citations.clone().unwrap_or_default();
     let log = run.log();
     let (history, skipped) = (log.conversation.history.clone(), log.conversation.next_source);
-    let added = log.conversation.added.iter().cloned().collect();
+    let added = log.conversation.added.as_slice().iter().cloned().collect();
     drop(log);
     let next = [&history, &added, own].map(|messages| citations.next_number(messages));
     next.into_iter().fold(skipped, u64::max)

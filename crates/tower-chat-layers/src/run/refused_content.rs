@@ -37,9 +37,7 @@ pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &Bo
     }
     let marks: Vec<_> = {
         let log = run.log();
-        let added = &log.conversation.added;
-        let answered = added.iter().rposition(|message| message.role == Role::Assistant);
-        let unanswered = added.iter().skip(answered.map_or(0, |last| last + 1));
+        let unanswered = log.conversation.added.after_last_answer().iter();
         let known = &log.refused.marks;
         unanswered.chain(inputs).flat_map(|it| marks_of(it, refusal, known)).collect()
     };

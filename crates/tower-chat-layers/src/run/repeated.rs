@@ -142,7 +142,7 @@ impl RunLog {
             let above = own.iter().zip(self.calls.prepended.iter()).take_while(is_above).count();
             own.drain(..above);
         }
-        let added = &self.conversation.added;
+        let added = self.conversation.added.as_slice();
         let Conversation { key, run } = conversation;
         let after = |before| {
             let stored = StoredTranscript {

@@ -59,12 +59,12 @@ impl RunLog {
         let may_have_removed_calls = self
             .call_records
             .hooks
-            .may_have_removed_calls(&self.conversation.added, &self.conversation.history);
+            .may_have_removed_calls(self.conversation.added.as_slice(), &self.conversation.history);
         may_have_removed_calls.then(|| withheld(result, WITHHELD))
     }
 
     fn is_of_this_run(&self, (message, _): CallOfRun) -> bool {
-        let of_run = self.conversation.added.first().and_then(|added| added.id);
+        let of_run = self.conversation.added.as_slice().first().and_then(|added| added.id);
         self.call_records.has_stored_calls_of(message)
             || of_run.is_some_and(|id| id.run == message.run)
     }

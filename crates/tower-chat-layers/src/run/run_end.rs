@@ -103,7 +103,7 @@ impl RunLog {
     /// Returns whether the end of the run must still be marked: the last answer has calls without
     /// results or is paused, and no submitted write contains a mark.
     pub(super) fn has_unmarked_end(&self) -> bool {
-        let response = response_at_end(&self.conversation.added);
+        let response = response_at_end(self.conversation.added.as_slice());
         !self.is_end_stored && (is_paused(response) || !pending_calls(response).is_empty())
     }
 
@@ -126,11 +126,13 @@ impl RunLog {
         let was_stored = std::mem::replace(&mut self.is_end_stored, true);
         let written = response_at_end(messages);
         if !written.is_empty() {
-            let before = self.conversation.added.iter().take(if written.len() == messages.len() {
-                self.conversation.added.len()
-            } else {
-                0
-            });
+            let before = self.conversation.added.as_slice().iter().take(
+                if written.len() == messages.len() {
+                    self.conversation.added.as_slice().len()
+                } else {
+                    0
+                },
+            );
             let all: Vec<_> = before.chain(written).cloned().collect();
             let is_partial_response = written
                 .last()
@@ -146,7 +148,8 @@ impl RunLog {
             }
             return None;
         }
-        let all: Vec<_> = self.conversation.added.iter().chain(&*stored).cloned().collect();
+        let all: Vec<_> =
+            self.conversation.added.as_slice().iter().chain(&*stored).cloned().collect();
         if was_stored || is_complete(&all) {
             return None;
         }

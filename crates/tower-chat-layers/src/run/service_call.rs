@@ -180,8 +180,8 @@ impl OpenCall {
             let state = log.sized_state();
             summarize.note_size(run.key(), state, &answer.finish.usage);
         }
-        let first = log.conversation.assigned_ids + inputs.len();
-        let unasked = log.number(
+        let first = log.assigned_ids() + inputs.len();
+        let unasked = log.conversation.added.number(
             first,
             std::mem::take(&mut answer.messages),
             run.clock().whole_milliseconds(),

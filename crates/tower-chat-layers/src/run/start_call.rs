@@ -60,7 +60,7 @@ pub(crate) fn start_call(
         // The first request of a resumed run begins with the stored messages.
         None if ordinal == Some(0) && log.is_alone => {
             let mut own = own_messages(request);
-            own.drain(..repeated_len(&log.conversation.added, &own).unwrap_or(0));
+            own.drain(..repeated_len(log.conversation.added.as_slice(), &own).unwrap_or(0));
             own
         }
         None => match unsubmitted(run, &mut log, request)? {
@@ -73,17 +73,18 @@ pub(crate) fn start_call(
                 let call = OpenCall::new(run.clone(), ordinal, Vec::new(), options, None);
                 return Ok(StartedCall::Call(Box::new(call)));
             }
-            NewOfCall::Nothing if is_complete(&log.conversation.added) => {
+            NewOfCall::Nothing if is_complete(log.conversation.added.as_slice()) => {
                 let again = last_response(run, &log);
                 return Ok(StartedCall::Answered(Box::new(again)));
             }
             NewOfCall::Nothing => {
-                log.drop_last_answer();
+                log.conversation.drop_last_answer();
                 Vec::new()
             }
         },
     };
-    let inputs = log.number(log.conversation.assigned_ids, own, run.clock().whole_milliseconds());
+    let inputs =
+        log.conversation.added.number(log.assigned_ids(), own, run.clock().whole_milliseconds());
     let replay = replay_with(run, &log, &inputs)?;
     let is_first = match ordinal {
         Some(ordinal) => ordinal == 0,
@@ -123,14 +124,14 @@ fn unsubmitted(
         }
     }
     log.conversation.needs_all_later = true;
-    if log.unstored.is_discontinuous {
+    if log.conversation.added.is_discontinuous {
         return Ok(NewOfCall::Unknown);
     }
     let observed = match log.observe_call(run.conversation(), request) {
         // The run no longer has messages of service calls, because the loop may return all rounds
         // of the run in its answer.
         Err(_) if log.mode == PersistenceMode::PerRun => {
-            log.unstored.is_discontinuous = true;
+            log.conversation.added.is_discontinuous = true;
             return Ok(NewOfCall::Unknown);
         }
         observed => observed?,
@@ -147,7 +148,7 @@ fn unsubmitted(
 
 /// Returns the last response of a complete run, for a request that repeats its final service call.
 fn last_response(run: &Run, log: &RunLog) -> StoredCall {
-    let response = response_at_end(&log.conversation.added).iter().map(without_mark);
+    let response = response_at_end(log.conversation.added.as_slice()).iter().map(without_mark);
     let mut finish = Finish::stop();
     finish.history_owner =
         (run.write_point() == WritePoint::EachCall).then_some(HistoryOwner::Local);
@@ -183,7 +184,7 @@ impl RunLog {
             let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
                 own.id.is_none() && own.role == added.role && own.parts == added.parts
             };
-            let added = &self.conversation.added;
+            let added = self.conversation.added.as_slice();
             let staged = own.iter().zip(added).take_while(is_same).count();
             own.drain(..staged);
         }
@@ -198,9 +199,10 @@ impl RunLog {
             return self.position_in_history(id).is_some();
         }
         let added = &self.conversation.added;
-        let position = added.partition_point(|added| added.id < message.id);
-        self.has_assigned_id(message)
-            && added.get(position).is_some_and(|added| {
+        let messages = added.as_slice();
+        let position = messages.partition_point(|added| added.id < message.id);
+        added.has_assigned_id(message)
+            && messages.get(position).is_some_and(|added| {
                 let is_stored_form = || hooks_were_called(added) && added.role == message.role;
                 Arc::ptr_eq(added, message) || added == message || is_stored_form()
             })

@@ -90,7 +90,7 @@ impl RunLog {
     /// stored an answer.
     fn take_summarizable(&mut self) -> Option<Box<Summarizable>> {
         let summarizable = self.conversation.summarizable.take();
-        summarizable.filter(|_| !self.conversation.has_answers())
+        summarizable.filter(|_| !self.conversation.added.has_answers())
     }
 
     pub(super) fn sized_state(&self) -> SizedState {

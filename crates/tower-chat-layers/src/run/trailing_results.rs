@@ -47,7 +47,7 @@ impl RunLog {
         let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == self.run);
         let trailing = answer.iter().rev().take_while(|message| is_results(message));
         let unsent_trailing_results =
-            trailing.filter(|it| is_of_run(it) && !self.has_assigned_id(it));
+            trailing.filter(|it| is_of_run(it) && !self.conversation.added.has_assigned_id(it));
         let mut results: Vec<_> = unsent_trailing_results.cloned().collect();
         results.reverse();
         results

@@ -29,7 +29,7 @@ pub(crate) async fn unanswered_calls(
     let (calls, history) = {
         let log = run.log();
         let conversation = &log.conversation;
-        let calls = pending_calls(last_round(&conversation.added));
+        let calls = pending_calls(last_round(conversation.added.as_slice()));
         let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
         let history = History::new(head, conversation.history.clone());
         (calls, history.with_skipped(conversation.skipped, Messages::new()))

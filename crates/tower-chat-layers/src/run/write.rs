@@ -57,7 +57,7 @@ impl Run {
             Effect::Nothing => (Submission::nothing(), None),
             Effect::Write(write) => submit(self, log, slot, *write),
             Effect::AddUnstored(call) => {
-                log.add_unstored(call, self.clock().whole_milliseconds());
+                log.conversation.add_unsubmitted(call, self.clock().whole_milliseconds());
                 (Submission::nothing(), None)
             }
             Effect::Leave(until) => {
@@ -174,7 +174,7 @@ fn prepare_answer_at_end(
         log.conversation.recording = adopted.recording;
     }
     let new = answer.messages.split_off(before.min(answer.messages.len()));
-    let new = log.number_answer(new, run.clock().whole_milliseconds());
+    let new = log.conversation.added.number_answer(new, run.clock().whole_milliseconds());
     let kept = log.call_records.keep_pending_calls(&new);
     answer.messages.extend(new);
     kept.map_err(|refused| {
@@ -211,8 +211,8 @@ pub(super) fn submit(
     mut write: RunWrite,
 ) -> (Submission, Option<Write>) {
     let service_id = write.adopted.take().and_then(|it| log.conversation.adopt(it));
-    let next = log.conversation.next_id(run.id());
-    let added = log.push(
+    let next = log.conversation.added.next_id();
+    let added = log.conversation.added.assign_ids(
         std::mem::take(&mut write.messages),
         write.is_as_stored,
         run.clock().whole_milliseconds(),
@@ -240,7 +240,7 @@ pub(super) fn submit(
     let is_unsettled = write.is_unsettled;
     let write = as_write(run, log, contents, id);
     log.conversation.revision = write.result();
-    log.conversation.added.extend(messages);
+    log.conversation.added.push_submitted(messages);
     let writes = log.with_unsettled(write.clone());
     if is_unsettled {
         log.unsettled.push(write.clone());
@@ -269,7 +269,11 @@ fn contents(
     if write.ends_run
         && let Some(marker) = log.mark_end(messages, write, &mut stored, &mut records)
     {
-        let marker = log.push(vec![Arc::new(marker)], false, run.clock().whole_milliseconds());
+        let marker = log.conversation.added.assign_ids(
+            vec![Arc::new(marker)],
+            false,
+            run.clock().whole_milliseconds(),
+        );
         stored.extend(marker.iter().cloned());
         messages.extend(marker);
     }

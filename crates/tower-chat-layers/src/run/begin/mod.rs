@@ -32,6 +32,7 @@ use self::{
 };
 use super::{
     Run, ServiceCall, Shared, Storage,
+    added_messages::AddedMessages,
     call_records::CallRecords,
     conversation::LoadedConversation,
     fenced_attempt::FencedAttempt,
@@ -481,8 +482,6 @@ impl RunBuilder<'_> {
         added: Vec<Arc<Message>>,
     ) -> LoadedConversation {
         let LoadedReplay { history, replay, summary, summarizable, next_range } = loaded;
-        let indexes = added.iter().filter_map(|message| message.id);
-        let assigned_ids = indexes.map(|id| id.index as usize + 1).max().unwrap_or(0);
         LoadedConversation {
             pruned: history.head.pruned,
             skipped: history.skipped(),
@@ -501,8 +500,8 @@ impl RunBuilder<'_> {
                 None if opened.sends_record => Recording::AfterLoss,
                 None => Recording::History,
             },
-            added,
-            assigned_ids,
+            added: AddedMessages::stored(self.conversation.run, added),
+            submitted_replay: None,
             summary,
             summarizable,
         }

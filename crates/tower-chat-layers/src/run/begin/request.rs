@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tower_chat_core::{ChatRequest, HistoryOwner, Message, MessageId, Messages, Role, RunId};
+use tower_chat_core::{ChatRequest, HistoryOwner, Message, MessageId, Messages, RunId};
 
 use crate::{
     PersistenceError,
@@ -28,10 +28,10 @@ pub(crate) fn open_request(
 ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
     let mut log = run.log();
     let mut own = log.input(&request);
-    let repeated = repeated_len(&log.conversation.added, &own);
+    let repeated = repeated_len(log.conversation.added.as_slice(), &own);
     own.drain(..repeated.unwrap_or(0));
-    let first = repeated.map_or(0, |_| log.conversation.assigned_ids);
-    let own = log.number(first, own, run.clock().whole_milliseconds());
+    let first = repeated.map_or(0, |_| log.assigned_ids());
+    let own = log.conversation.added.number(first, own, run.clock().whole_milliseconds());
     request.history_owner = log.conversation.service_id.clone().map(HistoryOwner::Service);
     log.calls.prepended = request.history();
     match run.write_point() {
@@ -113,7 +113,8 @@ fn put_unanswered_before(log: &RunLog, request: &mut ChatRequest, own: &[Arc<Mes
         request.history_owner = Some(HistoryOwner::Local);
     }
     let mut sent = match has_service_id {
-        true => log.unanswered_by_service().to_vec(),
+        // A service that stores the history has not received or not answered these messages.
+        true => log.conversation.added.after_last_answer().to_vec(),
         false => unanswered,
     };
     sent.extend(own.iter().cloned());
@@ -126,7 +127,7 @@ impl RunLog {
     /// tool loop must process again.
     fn unanswered_input(&self) -> Vec<Arc<Message>> {
         let Some(journal) = self.journal.as_deref() else { return Vec::new() };
-        let added = &self.conversation.added;
+        let added = self.conversation.added.as_slice();
         if added.len() > journal.input() + journal.visible_before() {
             return Vec::new();
         }
@@ -137,14 +138,6 @@ impl RunLog {
     /// repeats from the history.
     pub(crate) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         not_stored_before(self.run, &self.conversation.history, own_messages(request))
-    }
-
-    /// Returns the stored messages of the run after the last answer. A service that stores the
-    /// history has not received or not answered them.
-    fn unanswered_by_service(&self) -> &[Arc<Message>] {
-        let last =
-            self.conversation.added.iter().rposition(|message| message.role == Role::Assistant);
-        self.conversation.added.get(last.map_or(0, |last| last + 1)..).unwrap_or_default()
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn stored_answer(
 ) -> Result<Option<Answer>, PersistenceError> {
     let log = run.log();
     let input = log.input_len(request);
-    let answer = log.conversation.added.get(input..).unwrap_or_default();
+    let answer = log.conversation.added.as_slice().get(input..).unwrap_or_default();
     let recorded = log.stored_before.recorded_end.as_deref().filter(|_| !answer.is_empty());
     if recorded.is_none() && !is_complete(answer) {
         if log.stored_before.is_overtaken {
@@ -40,7 +40,7 @@ pub(crate) fn stored_answer(
         true => Some(EndedBy::Tool),
         false => answer.last().and_then(|last| ended_by(last)),
     };
-    let next = log.conversation.next_id(run.id());
+    let next = log.conversation.added.next_id();
     let messages = as_answered(answer, recorded, next);
     drop(log);
     let mut finish = Finish::default();
@@ -85,14 +85,14 @@ fn repeats_input(log: &RunLog, request: &ChatRequest) -> bool {
     let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
         own.role == added.role && own.parts == added.parts && own.role != Role::Tool
     };
-    !own.is_empty() && own.iter().zip(&log.conversation.added).all(is_same)
+    !own.is_empty() && own.iter().zip(log.conversation.added.as_slice()).all(is_same)
 }
 
 /// Returns the messages of the answer that earlier attempts have added, except partial responses.
 pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Message>> {
     let log = run.log();
     let input = log.input_len(request);
-    let added = log.conversation.added.get(input..).unwrap_or_default();
+    let added = log.conversation.added.as_slice().get(input..).unwrap_or_default();
     added.iter().filter(|message| !is_partial_response(message, run.id())).cloned().collect()
 }
 
@@ -117,6 +117,6 @@ fn as_last_response(mut answer: Answer) -> Answer {
 impl RunLog {
     /// Returns how many of the messages of the run belong to its input.
     fn input_len(&self, request: &ChatRequest) -> usize {
-        input_len(&self.conversation.added, &self.input(request))
+        input_len(self.conversation.added.as_slice(), &self.input(request))
     }
 }

@@ -11,6 +11,7 @@ use super::*;
 use crate::{
     replay::{Replay, Truncation},
     run::{
+        added_messages::AddedMessages,
         call_records::CallRecords,
         claims::HeldUntil,
         conversation::LoadedConversation,
@@ -38,8 +39,8 @@ fn log(mode: PersistenceMode) -> RunLog {
         service_id: None,
         stored_service_id: None,
         recording: Recording::History,
-        added: Vec::new(),
-        assigned_ids: 0,
+        added: AddedMessages::stored(run(), Vec::new()),
+        submitted_replay: None,
         rewrites: 0,
         skipped: 0,
         next_range: None,
@@ -65,23 +66,23 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     let write = match effect {
         Effect::Write(write) => write,
         Effect::AddUnstored(call) => {
-            log.add_unstored(call, None);
+            log.conversation.add_unsubmitted(call, None);
             return wording;
         }
         Effect::Nothing | Effect::Leave(_) => return wording,
     };
     let RunWrite { messages, left_out, close, starts, outcomes, is_as_stored, .. } = *write;
-    let messages = log.push(messages, is_as_stored, None);
+    let messages = log.conversation.added.assign_ids(messages, is_as_stored, None);
     let revision = log.conversation.revision;
     let truncation = Truncation::default();
     let mut records = log.compose(&messages, &left_out, None, truncation).records;
     log.outcome_rows(&outcomes, truncation, &mut records);
     log.start_rows(&starts, &messages, (UNIX_EPOCH, HeldUntil(None)), &mut records);
     messages.iter().for_each(|message| log.conversation.replay.push(message));
-    let id = log.conversation.next_id(log.run);
+    let id = log.conversation.added.next_id();
     let write = Write::new(ConversationKey::new("a", "b"), id, revision, messages.clone());
     log.conversation.revision = write.result();
-    log.conversation.added.extend(messages);
+    log.conversation.added.push_submitted(messages);
     if let Some(journal) = log.journal.as_deref_mut() {
         journal.note_started(&starts);
         journal.stage(write, records.into_rows(), close, None);
@@ -149,7 +150,8 @@ fn row_by(
 
 /// Returns messages with the ids that follow the ids of the run's messages.
 fn next(log: &RunLog, messages: impl IntoIterator<Item = Message>) -> Vec<Arc<Message>> {
-    log.number(log.conversation.assigned_ids, messages.into_iter().map(Arc::new).collect(), None)
+    let messages = messages.into_iter().map(Arc::new).collect();
+    log.conversation.added.number(log.assigned_ids(), messages, None)
 }
 
 fn begun(log: &RunLog) -> Event {
@@ -159,7 +161,7 @@ fn begun(log: &RunLog) -> Event {
 /// Returns the event of an answered service call. The event contains the inputs that are not
 /// staged, and the answer.
 fn answered(log: &RunLog, inputs: &[Message], answer: Message, step: NextStep) -> Event {
-    let is_staged = log.journal.is_some() && !log.conversation.has_answers();
+    let is_staged = log.journal.is_some() && !log.conversation.added.has_answers();
     let inputs = if is_staged { &[] } else { inputs };
     let messages = next(log, inputs.iter().cloned().chain([answer]));
     let answer = messages[inputs.len()..].to_vec();
@@ -195,7 +197,7 @@ fn results() -> Message {
 }
 
 fn outcome(log: &RunLog, index: usize) -> ToolOutcome {
-    let asking = log.conversation.added.iter().rfind(|it| it.calls().next().is_some());
+    let asking = log.conversation.added.as_slice().iter().rfind(|it| it.calls().next().is_some());
     let message = asking.map_or(MessageId { run: run(), index: 1 }, |asking| asking.id.unwrap());
     let result = ToolResult::new(format!("c{}", index + 1), format!("r{}", index + 1));
     let report = ToolReport::of_result(&result);
@@ -245,7 +247,7 @@ fn per_run(events: &[fn(&RunLog) -> Event]) -> RunLog {
 
 /// Completes the run with this answer, and returns the summary of the write.
 fn at_end(log: &mut RunLog, answer: &[Arc<Message>], ended_by: Option<EndedBy>) -> String {
-    let answer = log.number_answer(answer.to_vec(), None);
+    let answer = log.conversation.added.number_answer(answer.to_vec(), None);
     let completed = Event::Completed { answer, before: 0, ended_by };
     let effect = apply(log, &PersistencePolicy::default(), completed);
     take(log, effect)
@@ -271,14 +273,15 @@ fn the_stored_run_has_the_rounds_of_its_service_calls_if_the_answer_of_the_loop_
     let only_last = [Arc::new(Message::assistant("a"))];
     let mut log = per_run(&rounds);
     assert_eq!(at_end(&mut log, &only_last, None), "q, calls, r1r2, a, ends");
-    let ids: Vec<_> = log.conversation.added.iter().map(|it| it.id.unwrap().index).collect();
+    let ids: Vec<_> =
+        log.conversation.added.as_slice().iter().map(|it| it.id.unwrap().index).collect();
     assert_eq!(ids, [0, 1, 2, 3]);
     // The answer of the loop contains changed rounds.
     let own = [calls(), results(), Message::assistant("b")].map(Arc::new);
     assert_eq!(at_end(&mut per_run(&rounds), &own, None), "q, calls, r1r2, b, ends");
     // The messages of a service call do not continue the messages of the earlier service calls.
     let mut log = per_run(&rounds[..2]);
-    log.unstored.is_discontinuous = true;
+    log.conversation.added.is_discontinuous = true;
     let event = last(&log);
     let effect = apply(&mut log, &PersistencePolicy::default(), event);
     take(&mut log, effect);
@@ -288,13 +291,14 @@ fn the_stored_run_has_the_rounds_of_its_service_calls_if_the_answer_of_the_loop_
 #[test]
 fn a_repeated_service_call_replaces_the_answer_that_is_not_stored_yet() {
     let mut log = per_run(&[begun, answer_with_calls]);
-    log.drop_last_answer();
+    log.conversation.drop_last_answer();
     let again: fn(&RunLog) -> Event =
         |log| answered(log, &[], Message::assistant("a"), NextStep::Finish);
     let event = again(&log);
     let effect = apply(&mut log, &PersistencePolicy::default(), event);
     take(&mut log, effect);
-    let added: Vec<_> = log.conversation.added.iter().map(|message| wording(message)).collect();
+    let added: Vec<_> =
+        log.conversation.added.as_slice().iter().map(|message| wording(message)).collect();
     assert_eq!(added, ["q", "a"]);
     assert_eq!(log.assigned_ids(), 2);
     assert_eq!(log.conversation.replay.view().len(), 2);
@@ -439,7 +443,7 @@ fn a_run_writes_no_results_if_no_layer_has_stored_its_calls() {
 
 /// Returns the event of a run that a tool has ended.
 fn ended_by_tool(log: &RunLog) -> Event {
-    let mut answer = log.conversation.added.clone();
+    let mut answer = log.conversation.added.as_slice().to_vec();
     answer.extend(next(log, [results()]));
     let answer = answer.into_iter().filter(|message| message.role != Role::User).collect();
     Event::Completed { answer, before: 0, ended_by: Some(EndedBy::Tool) }
@@ -448,7 +452,7 @@ fn ended_by_tool(log: &RunLog) -> Event {
 #[test]
 fn the_completion_of_a_run_causes_the_write_of_its_mode() {
     let answer: fn(&RunLog) -> Event = |log| {
-        let answer = log.conversation.added.last().cloned().into_iter().collect();
+        let answer = log.conversation.added.as_slice().last().cloned().into_iter().collect();
         Event::Completed { answer, before: 0, ended_by: None }
     };
     assert_eq!(row(&[begun, final_answer], answer), ["q, a, ends", "-", "-"]);
@@ -464,7 +468,7 @@ fn the_completion_of_a_run_causes_the_write_of_its_mode() {
 #[test]
 fn a_journaled_run_that_is_found_complete_is_committed() {
     let found: fn(&RunLog) -> Event =
-        |log| Event::FoundComplete { answer: log.conversation.added.clone() };
+        |log| Event::FoundComplete { answer: log.conversation.added.as_slice().to_vec() };
     let paused: fn(&RunLog) -> Event = |log| {
         answered(log, &[Message::user("q")], Message::assistant("a"), NextStep::ContinuePaused)
     };
@@ -544,7 +548,8 @@ impl Generated {
     /// Completes the run. The answer consists of the messages of the run's service calls after the
     /// input, followed by `unsent`.
     fn complete(&mut self, unsent: Vec<Message>, ended_by: Option<EndedBy>) {
-        let mut answer: Vec<_> = self.log.conversation.added.iter().skip(1).cloned().collect();
+        let mut answer: Vec<_> =
+            self.log.conversation.added.as_slice().iter().skip(1).cloned().collect();
         if self.log.mode == PersistenceMode::PerRun {
             answer.extend(next(&self.log, unsent));
         }
@@ -634,7 +639,14 @@ fn messages_of_a_run_are_stored_once_in_every_valid_order_of_events() {
             }
             is_open = false;
         }
-        let added: Vec<_> = run.log.conversation.added.iter().take(run.log.submitted()).collect();
+        let added: Vec<_> = run
+            .log
+            .conversation
+            .added
+            .as_slice()
+            .iter()
+            .take(run.log.conversation.added.submitted())
+            .collect();
         let stored: Vec<_> = added.iter().map(|message| wording(message)).collect();
         assert_eq!(stored, run.stored, "{mode:?}, seed {seed}");
         let ids: Vec<_> = added.iter().map(|message| message.id.unwrap().index).collect();

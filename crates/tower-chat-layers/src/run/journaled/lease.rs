@@ -29,7 +29,7 @@ pub(in crate::run) fn stage_lease(
     let Some(journal) = journal.as_deref_mut().filter(|journal| journal.is_open()) else {
         return Submission::nothing();
     };
-    let id = conversation.next_id(run.id());
+    let id = conversation.added.next_id();
     let write = Write::new(run.key().clone(), id, conversation.revision, [])
         .with_activity(activity_now(run));
     journal.renew(run.clock().now());

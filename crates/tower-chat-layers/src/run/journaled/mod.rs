@@ -20,7 +20,7 @@ impl RunLog {
     /// has answered in any attempt.
     fn unanswered_attempt(&self) -> Option<u32> {
         let journal = self.journal.as_deref().filter(|journal| journal.is_open());
-        journal.filter(|_| !self.conversation.has_answers()).map(Journal::attempt)
+        journal.filter(|_| !self.conversation.added.has_answers()).map(Journal::attempt)
     }
 
     pub(crate) fn is_resumed(&self) -> bool {
