@@ -280,7 +280,7 @@ where
     }
     if settings.policy.summarize.is_some() && !run.log().has_stored() {
         // A request with invalid decisions makes no service call for a summary.
-        let input: Messages = run.log().input(&request).into_iter().collect();
+        let input: Messages = run.log().conversation.input(&request).into_iter().collect();
         check_approvals(run, &ChatRequest::new(input).in_run(run.conversation().clone()))?;
     }
     summarize_before(service, settings, run, &request).await?;

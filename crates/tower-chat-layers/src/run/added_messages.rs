@@ -5,13 +5,14 @@ use std::{sync::Arc, time::SystemTime};
 use tower_chat_core::{Message, MessageId, Role, RunId};
 
 use super::run_end::{is_complete, response_at_end};
+use crate::approval::answers_approvals;
 
 /// The messages that a run has added to its conversation, in order.
 ///
 /// The first messages are submitted: a write contains them. If the run is stored at its end, the
 /// messages of answered service calls follow, which one write submits at the end of the run.
 pub(super) struct AddedMessages {
-    run: RunId,
+    pub(super) run: RunId,
     messages: Vec<Arc<Message>>,
     /// The number of submitted messages.
     submitted: usize,
@@ -56,6 +57,13 @@ impl AddedMessages {
     pub(super) fn after_last_answer(&self) -> &[Arc<Message>] {
         let last = self.messages.iter().rposition(|message| message.role == Role::Assistant);
         self.messages.get(last.map_or(0, |last| last + 1)..).unwrap_or_default()
+    }
+
+    /// Returns whether the messages at the end contain decisions about approval requests that were
+    /// not processed.
+    pub(super) fn has_open_decisions(&self) -> bool {
+        let is_input = |message: &&Arc<Message>| message.role == Role::User;
+        answers_approvals(self.messages.iter().rev().take_while(is_input))
     }
 
     pub(super) fn submitted(&self) -> usize {

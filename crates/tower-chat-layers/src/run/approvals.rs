@@ -5,12 +5,8 @@ use std::sync::Arc;
 use tower_chat_core::{Answer, ApprovalRequest, CallPosition, Message, ToolResult};
 
 use super::{
-    Run,
-    call_records::PendingCallNotKept,
-    log::RunLog,
-    model_request::strip_sentinel,
-    prior_attempts::{CallOutcome, Waiting},
-    recording::Recording,
+    Run, call_records::PendingCallNotKept, conversation::LoadedConversation,
+    model_request::strip_sentinel, prior_attempts::Waiting, recording::Recording,
     redact::calls_without_arguments,
 };
 use crate::{
@@ -80,29 +76,22 @@ pub(crate) fn waiting_of(run: &Run, waiting: &PendingApproval) -> Waiting {
     }
 }
 
-impl RunLog {
+impl LoadedConversation {
     /// Returns a stored approval request, with the position of its call.
     fn approval_request(&self, id: &str) -> Option<(CallOfRun, ApprovalRequest)> {
-        let stored = self
-            .conversation
-            .added
-            .as_slice()
-            .iter()
-            .rev()
-            .chain(self.conversation.history.iter().rev());
+        let added = self.added.as_slice().iter().rev();
+        let stored = added.chain(self.history.iter().rev());
         let mut found = stored.filter_map(|message| {
             let (index, request) = find_request(message, id)?;
             Some(((message.id?, index as usize), request.clone()))
         });
         found.next()
     }
-}
 
-impl RunLog {
     /// Returns whether a hook has changed the stored arguments of a call in the loaded history.
     pub(crate) fn has_changed_arguments(&self, (message, index): CallOfRun) -> bool {
         let position = self.position_in_history(message);
-        let stored = position.and_then(|position| self.conversation.history.get(position));
+        let stored = position.and_then(|position| self.history.get(position));
         stored
             .is_some_and(|stored| calls_without_arguments(stored).any(|position| position == index))
     }
@@ -114,16 +103,10 @@ impl RunLog {
         own: impl Iterator<Item = &'a Arc<Message>>,
     ) -> Vec<PendingBatch> {
         // The replay already contains the staged input of a journaled run.
-        let mut replay = self.conversation.replay.clone();
-        own.filter(|message| !self.conversation.added.has_assigned_id(message))
+        let mut replay = self.replay.clone();
+        own.filter(|message| !self.added.has_assigned_id(message))
             .for_each(|message| replay.push(message));
         replay.pending_batches()
-    }
-
-    /// Returns the outcome that the record contained, when the run began, for a call that waits for
-    /// approval. `None` if the tool was not started and there was no result.
-    pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<CallOutcome> {
-        self.prior_attempts.call(call)
     }
 
     pub(crate) fn holds_approval_request(&self, id: &str) -> bool {
@@ -136,22 +119,20 @@ impl RunLog {
     pub(crate) fn unseen_result_of(&self, request: &str) -> Option<UnseenResult> {
         let ((message, index), request) = self.approval_request(request)?;
         let call = CallPosition { message, index: u32::try_from(index).ok()? };
-        let result = match self.conversation.recording {
+        let result = match self.recording {
             Recording::History | Recording::RecordOnly | Recording::AfterLoss => {
-                trailing_result_of(self.conversation.history.iter().rev(), Some(call), &request)
+                trailing_result_of(self.history.iter().rev(), Some(call), &request)
             }
             // The store contains no answers, so only the results that this run has stored are
             // checked.
-            Recording::Approvals => trailing_result_of(
-                self.conversation.added.as_slice().iter().rev(),
-                Some(call),
-                &request,
-            ),
+            Recording::Approvals => {
+                trailing_result_of(self.added.as_slice().iter().rev(), Some(call), &request)
+            }
         }?
         .clone();
         let call_id = result.call_id.clone().unwrap_or_default();
         let waiting = PendingApproval { call_position: Some((message, index)), request, call_id };
-        Some(match self.conversation.recording {
+        Some(match self.recording {
             Recording::History | Recording::AfterLoss => UnseenResult::InReplay,
             Recording::RecordOnly | Recording::Approvals => {
                 UnseenResult::SendAgain(Box::new((waiting, result)))
@@ -162,8 +143,7 @@ impl RunLog {
     /// Returns the stored messages of the run with decisions about approval requests. An approved
     /// call that has not run remains pending until the caller sends the run again.
     pub(crate) fn stored_approvals(&self) -> Vec<Arc<Message>> {
-        self.conversation
-            .added
+        self.added
             .as_slice()
             .iter()
             .filter(|message| answers_approvals([*message]))

@@ -32,7 +32,12 @@ pub(crate) fn submit_unstored_outcomes(run: &Run) {
     let outcomes = log.approved_calls.outcomes.iter();
     let outcomes: Vec<_> = outcomes.filter(|it| unstored.contains(&it.0)).cloned().collect();
     let mut records = Records::default();
-    log.outcome_rows(&outcomes, run.policy().truncation, &mut records);
+    log.call_records.outcome_rows(
+        &log.conversation,
+        &outcomes,
+        run.policy().truncation,
+        &mut records,
+    );
     let submission = submit_rows(run, &mut log, records.into_rows(), Vec::new());
     drop(log);
     drop(submission);
@@ -48,7 +53,7 @@ pub(crate) fn withdraw_claims(run: &Run) {
     let mut records = Records::default();
     let mut claims = Vec::new();
     for (call, started_at) in &claimed {
-        let Some(mut row) = log.call_row(*call) else { continue };
+        let Some(mut row) = log.call_records.call_row(&log.conversation, *call) else { continue };
         // The write resets the row to its state before the claim. If another attempt has claimed
         // the call since, the store refuses the write.
         claims.push(Claim { call: row.call, started_at: Some(*started_at) });
@@ -57,7 +62,7 @@ pub(crate) fn withdraw_claims(run: &Run) {
     }
     if !claim_lease(run, &log).is_zero() {
         let begun = held.into_iter().filter(|(call, _)| !claimed.contains_key(call));
-        let (rows, of_begun) = log.held_rows(begun, HeldUntil(None));
+        let (rows, of_begun) = held_rows(&log, begun, HeldUntil(None));
         claims.extend(of_begun);
         rows.into_iter().for_each(|row| records.insert(row));
     }
@@ -141,7 +146,7 @@ async fn renew_claims(run: &Run, lease: Duration) -> bool {
                 return false;
             }
             let until = HeldUntil(Some(run.clock().now() + lease));
-            let (rows, claims) = log.held_rows(held, until);
+            let (rows, claims) = held_rows(&log, held, until);
             let revision = revision.unwrap_or(log.conversation.revision);
             let write = write_of_claims(run, &log, revision, claims).with_tools(rows);
             (**store).append(Slot::unbounded().without_blocking(), vec![write])
@@ -184,7 +189,12 @@ pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
         log.approved_calls.unstored.clear();
         let mut records = Records::default();
         let outcomes = &log.approved_calls.outcomes;
-        log.outcome_rows(outcomes, run.policy().truncation, &mut records);
+        log.call_records.outcome_rows(
+            &log.conversation,
+            outcomes,
+            run.policy().truncation,
+            &mut records,
+        );
         let mut rows = records.into_rows();
         for row in &mut rows {
             if let RecordedResult::Apart(result) = &row.result
@@ -233,32 +243,18 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
     outcome
 }
 
-impl RunLog {
-    /// Returns the claims of `calls`, and rows that set the end of these claims to `until`. With
-    /// the claims, the store refuses the write if another attempt has claimed one of the calls.
-    fn held_rows(
-        &self,
-        calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,
-        HeldUntil(until): HeldUntil,
-    ) -> (Vec<ToolRecord>, Vec<Claim>) {
-        let rows = calls.into_iter().filter_map(|(call, started_at)| {
-            let mut row = self.call_row(call)?;
-            (row.started_at, row.held_until) = (Some(started_at), until);
-            let claim = Claim { call: row.call, started_at: Some(started_at) };
-            Some((row, claim))
-        });
-        rows.unzip()
-    }
-
-    /// Records that the tool of a call has started. Its claim is no longer withdrawn, because the
-    /// tool may have had an effect.
-    pub(crate) fn note_tool_begun(&mut self, call: CallOfRun) {
-        self.approved_calls.claimed.remove(&call);
-    }
-
-    /// Removes all claims, so that none is withdrawn later: the results of the calls are submitted,
-    /// or another attempt has claimed the calls.
-    pub(crate) fn keep_claims(&mut self) {
-        self.approved_calls.forget_claims();
-    }
+/// Returns the claims of `calls`, and rows that set the end of these claims to `until`. With the
+/// claims, the store refuses the write if another attempt has claimed one of the calls.
+fn held_rows(
+    log: &RunLog,
+    calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,
+    HeldUntil(until): HeldUntil,
+) -> (Vec<ToolRecord>, Vec<Claim>) {
+    let rows = calls.into_iter().filter_map(|(call, started_at)| {
+        let mut row = log.call_records.call_row(&log.conversation, call)?;
+        (row.started_at, row.held_until) = (Some(started_at), until);
+        let claim = Claim { call: row.call, started_at: Some(started_at) };
+        Some((row, claim))
+    });
+    rows.unzip()
 }

@@ -7,22 +7,17 @@ use tower_chat_core::{
     Message, MessageId, Part, ToolCall, pairing::AnswerIds, store::SequencePosition,
 };
 
-use super::{
-    call_cache::CallCache,
-    hooks::Hooks,
-    stored_messages::{RoundCounter, StoredMessages},
-};
+use super::{call_cache::CallCache, hooks::Hooks, stored_messages::RoundCounter};
 use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 
 /// The data about the tool calls of a run for the rows of later writes.
 #[derive(Debug, Default)]
-pub(super) struct CallRecords {
-    pub(super) hooks: Hooks,
+pub(crate) struct CallRecords {
+    pub(crate) hooks: Hooks,
     reports: HashMap<MessageId, ToolReports>,
     /// The messages of this run that contain tool calls and were stored by this attempt.
     pub(super) asking: Vec<Asking>,
     pub(super) asked: HashMap<MessageId, usize>,
-    pub(super) stored: StoredMessages,
     pub(super) call_cache: CallCache,
     /// The number of rounds of the run that earlier attempts have stored.
     pub(super) rounds_before: usize,
@@ -128,7 +123,7 @@ impl CallRecords {
         if begins_round { next } else { next.saturating_sub(1) }
     }
 
-    pub(super) fn report(&mut self, message: MessageId, reports: ToolReports) {
+    pub(crate) fn report(&mut self, message: MessageId, reports: ToolReports) {
         self.reports.insert(message, reports);
     }
 

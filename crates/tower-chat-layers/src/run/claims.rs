@@ -9,7 +9,7 @@ use crate::tool::{CallOfRun, ToolOutcome};
 
 /// The state, in this attempt, of the approved calls of earlier runs.
 #[derive(Default)]
-pub(super) struct ApprovedCalls {
+pub(crate) struct ApprovedCalls {
     /// The calls whose tools have not started, with the times at which the run claimed them.
     pub(super) claimed: HashMap<CallOfRun, SystemTime>,
     /// The claimed calls without an outcome, which other processes must not run, with the times of
@@ -39,9 +39,15 @@ impl ApprovedCalls {
         self.unstored.remove(&call);
     }
 
-    /// Removes all claims and the list of unstored outcomes: the results of the calls are
-    /// submitted, or another attempt has claimed the calls.
-    pub(super) fn forget_claims(&mut self) {
+    /// Records that the tool of a call has started. Its claim is no longer withdrawn, because the
+    /// tool may have had an effect.
+    pub(crate) fn note_begun(&mut self, call: CallOfRun) {
+        self.claimed.remove(&call);
+    }
+
+    /// Removes all claims and the list of unstored outcomes, so that no claim is withdrawn later:
+    /// the results of the calls are submitted, or another attempt has claimed the calls.
+    pub(crate) fn forget_claims(&mut self) {
         self.claimed.clear();
         self.held.clear();
         self.unstored.clear();

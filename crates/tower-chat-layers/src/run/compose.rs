@@ -15,9 +15,9 @@ use tower_chat_core::{
 
 use super::{
     answered_calls::AnsweredCalls,
-    call_records::{Asking, StoredPosition, asked_call},
+    call_records::{Asking, CallRecords, StoredPosition, asked_call},
+    conversation::LoadedConversation,
     hooks::mark_hooked,
-    log::RunLog,
     prior_call_results::{mark_statuses, must_be_marked},
     records::Records,
     redact::{mark_without_calls, redact_calls, redact_results},
@@ -32,7 +32,7 @@ pub(super) struct Composed {
     pub(super) records: Records,
 }
 
-impl RunLog {
+impl CallRecords {
     /// Builds the contents of a write: first applies the [`persist`](crate::Tool::persist) hooks of
     /// the tools, then compacts citations, then truncates results.
     ///
@@ -40,6 +40,7 @@ impl RunLog {
     /// the end of the run, are stored only as results in the record.
     pub(super) fn compose(
         &mut self,
+        conversation: &LoadedConversation,
         messages: &[Arc<Message>],
         left_out: &[Arc<Message>],
         citations: Option<&Citations>,
@@ -54,10 +55,10 @@ impl RunLog {
         if !all.iter().copied().any(has_tools) {
             return Composed { messages: messages.to_vec(), records: Records::default() };
         }
-        self.call_records.hooks.refresh_from_source();
+        self.hooks.refresh_from_source();
         // Exact if each message has one call or one result.
         let mut records = Records::with_capacity(all.len());
-        let added = last_answer(self.conversation.added.as_slice());
+        let added = last_answer(conversation.added.as_slice());
         let mut ids = AnswerIds::default();
         added.iter().rev().for_each(|message| drop(ids.next(message)));
         let mut answered = AnsweredCalls::default();
@@ -65,7 +66,7 @@ impl RunLog {
         let mut last_forgotten = None;
         for (position, &message) in all.iter().enumerate() {
             let sequence = (position < messages.len())
-                .then(|| self.conversation.revision.sequence + 1 + position as u64);
+                .then(|| conversation.revision.sequence + 1 + position as u64);
             let before = || {
                 let of_write = all.get(..position).unwrap_or_default().iter().rev().copied();
                 of_write.chain(&added).map(|message| &**message)
@@ -85,8 +86,8 @@ impl RunLog {
                 last_forgotten = if keeps_all { last_forgotten } else { Some(position) };
             }
             if message.results().next().is_some() {
-                let asked = answered.by_message_at(position, &all, &self.conversation.replay);
-                self.store_results(&mut retained, &asked, sequence, &mut records);
+                let asked = answered.by_message_at(position, &all, &conversation.replay);
+                self.store_results(conversation, &mut retained, &asked, (sequence, &mut records));
             }
             if sequence.is_some() {
                 stored.push(retained);
@@ -108,17 +109,16 @@ impl RunLog {
         (ids, begins_round): (Vec<Cow<'_, str>>, bool),
         records: &mut Records,
     ) -> bool {
-        let round_index = self.call_records.round_index(begins_round);
+        let round_index = self.round_index(begins_round);
         let mut positions = Vec::new();
         let mut changes = Vec::new();
         let mut hooked = Vec::new();
         let mut next = 0;
-        self.call_records.hooks.pin_calls(message);
+        self.hooks.pin_calls(message);
         let parts = message.parts.iter().filter_map(asked_call);
         for (index, ((call, is_waiting), call_id)) in parts.zip(ids).enumerate() {
-            let decided = self.call_records.pending.remove(&(id, index));
-            let retained =
-                decided.unwrap_or_else(|| self.call_records.retained_call((id, index), call));
+            let decided = self.pending.remove(&(id, index));
+            let retained = decided.unwrap_or_else(|| self.retained_call((id, index), call));
             let redaction = match retained {
                 Retained::Whole => None,
                 Retained::Redacted(redaction) => {
@@ -144,10 +144,10 @@ impl RunLog {
             changes.extend(arguments.map(|arguments| (index, Some(arguments))));
         }
         let keeps_all = positions.iter().all(Option::is_some);
-        self.call_records.asked.insert(id, self.call_records.asking.len());
+        self.asked.insert(id, self.asking.len());
         let lacks_calls = !keeps_all;
         let stored = positions;
-        self.call_records.asking.push(Asking { sequence, round_index, stored, lacks_calls });
+        self.asking.push(Asking { sequence, round_index, stored, lacks_calls });
         redact_calls(message, changes);
         if !hooked.is_empty() || !keeps_all {
             mark_hooked(message, hooked);
@@ -160,12 +160,12 @@ impl RunLog {
     /// not stored.
     fn store_results(
         &mut self,
+        conversation: &LoadedConversation,
         message: &mut Arc<Message>,
         asked: &[Option<AskedCall>],
-        sequence: Option<u64>,
-        records: &mut Records,
+        (sequence, records): (Option<u64>, &mut Records),
     ) {
-        let reports = message.id.and_then(|id| self.call_records.take_reports(id));
+        let reports = message.id.and_then(|id| self.take_reports(id));
         let mut reports = reports.unwrap_or_default().into_iter();
         let mut changes = Vec::new();
         let mut not_kept = Vec::new();
@@ -174,14 +174,15 @@ impl RunLog {
         for (index, (result, asked)) in message.results().zip(asked).enumerate() {
             let report = reports.next();
             let Some(asked) = asked else {
-                let retained = self.retained_orphan(result);
+                let retained = self.retained_orphan(conversation, result);
                 changes.extend(retained.map(|retained| (index, Some(retained))));
                 next += 1;
                 continue;
             };
             let of_run = asked.call_position;
-            let retained = self.retained_outcome(of_run, &asked.call, result, report.as_ref());
-            let Some(position) = self.stored_position(of_run) else {
+            let retained =
+                self.retained_outcome(conversation, (of_run, &asked.call), result, report.as_ref());
+            let Some(position) = self.stored_position(conversation, of_run) else {
                 changes.push((index, None));
                 continue;
             };
@@ -231,9 +232,8 @@ impl RunLog {
         stored: &StoredPosition,
     ) -> Option<CallPosition> {
         let (message, _) = asked.call_position;
-        let must_be_named = asked.must_be_named
-            || result.call.is_some()
-            || self.call_records.lacks_calls_of(message);
+        let must_be_named =
+            asked.must_be_named || result.call.is_some() || self.lacks_calls_of(message);
         must_be_named.then_some(CallPosition { message, index: stored.call.index })
     }
 }

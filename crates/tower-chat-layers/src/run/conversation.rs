@@ -11,13 +11,15 @@ use super::{
     added_messages::AddedMessages,
     effect::AnsweredServiceCall,
     recording::{Adopted, Recording},
+    stored_messages::StoredMessages,
 };
 use crate::{replay::Replay, summarize::Summarizable};
 
 /// The conversation as the run has loaded and extended it.
-pub(super) struct LoadedConversation {
+pub(crate) struct LoadedConversation {
     /// The loaded history. Usually empty if the service stores the history.
     pub(super) history: Messages,
+    pub(super) index: StoredMessages,
     pub(super) pruned: u64,
     /// The number of messages before `history`, which were pruned or not loaded.
     pub(super) skipped: u64,

@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     PersistencePolicy, UnansweredInputs,
-    approval::answers_approvals,
     next_step::{NextStep, pending_calls},
     policy::{OnDisconnect, RunEnd},
     tool::{CallOfRun, ResultSource, ToolOutcome},
@@ -224,7 +223,7 @@ fn answer_refused(
             if policy.inputs_of_failed_call == UnansweredInputs::None {
                 return None;
             }
-            let outcomes = log.outcomes_in(inputs);
+            let outcomes = log.call_records.outcomes_in(&log.conversation, inputs);
             let is_unsettled = true;
             (!outcomes.is_empty()).then(|| RunWrite {
                 outcomes,
@@ -294,7 +293,7 @@ fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<Ru
         PersistenceMode::PerServiceCall => {
             let of_run = calls.into_iter().filter(|(call, _)| log.is_of_run(*call));
             let rows = of_run.filter_map(|(call, started_at)| {
-                let mut row = log.call_row(call)?;
+                let mut row = log.call_records.call_row(&log.conversation, call)?;
                 row.status = ToolStatus::Interrupted;
                 row.started_at = Some(started_at);
                 Some(row)
@@ -338,7 +337,7 @@ fn stopped(
     let mut messages = log.not_stored_of(unsent);
     messages.extend(answer);
     messages.retain(|message| !log.conversation.added.has_assigned_id(message));
-    log.mark_trailing_results(&mut messages);
+    log.call_records.mark_trailing_results(&mut messages);
     let (ends_run, ended_by) = (true, Some(EndedBy::Stop));
     Some(RunWrite { close, ends_run, ended_by, ..RunWrite::messages(messages) })
 }
@@ -358,7 +357,7 @@ fn completed(
         PersistenceMode::PerRun => {
             let mut write = RunWrite::messages(log.conversation.take_run(new));
             if ended_by == Some(EndedBy::Stop) || policy.keep_trailing_results {
-                log.mark_trailing_results(&mut write.messages);
+                log.call_records.mark_trailing_results(&mut write.messages);
             } else {
                 write.left_out = take_trailing_results(&mut write.messages);
                 mark_results(&mut write.left_out);
@@ -367,7 +366,7 @@ fn completed(
             Some(RunWrite { adopted, ended_by, is_whole_run: true, ends_run: true, ..write })
         }
         PersistenceMode::PerServiceCall => {
-            let mut left_out = log.unsent_trailing_results(answer);
+            let mut left_out = log.conversation.added.unsent_trailing_results(answer);
             let ends_run = log.has_unmarked_end();
             if left_out.is_empty() && !ends_run {
                 return None;
@@ -379,7 +378,7 @@ fn completed(
         // An earlier write has already committed the run.
         PersistenceMode::Journaled if !log.is_open() => None,
         PersistenceMode::Journaled => {
-            let mut messages = log.unsent_trailing_results(answer);
+            let mut messages = log.conversation.added.unsent_trailing_results(answer);
             let mut left_out = Vec::new();
             if !policy.keep_trailing_results {
                 let added = log.conversation.added.as_slice();
@@ -455,7 +454,9 @@ fn left(log: &mut RunLog, policy: &PersistencePolicy, cause: LeaveCause) -> Effe
                 (LeaveCause::Failed, _) => return Effect::Leave(LeaseEnd::NotHeld),
                 // The commit would need the recorded results of approved calls. The next run of the
                 // conversation commits this run.
-                (LeaveCause::Disconnected, OnDisconnect::Commit) if log.has_open_decisions() => {
+                (LeaveCause::Disconnected, OnDisconnect::Commit)
+                    if log.conversation.added.has_open_decisions() =>
+                {
                     return Effect::Leave(LeaseEnd::Abandoned);
                 }
                 (LeaveCause::Disconnected, OnDisconnect::LeaveOpen) => {
@@ -500,13 +501,6 @@ impl RunLog {
             UnansweredInputs::Results => inputs.iter().rposition(is_result).map_or(0, |it| it + 1),
             UnansweredInputs::None => 0,
         }
-    }
-
-    /// Returns whether the messages at the end of the run contain decisions about approval requests
-    /// that were not processed.
-    fn has_open_decisions(&self) -> bool {
-        let is_input = |message: &&Arc<Message>| message.role == Role::User;
-        answers_approvals(self.conversation.added.as_slice().iter().rev().take_while(is_input))
     }
 }
 

@@ -9,7 +9,7 @@ use super::model_request::joined;
 /// The messages that a layer has put into the request of a run, because a layer below may not add
 /// the history to each service call.
 #[derive(Default)]
-pub(super) struct HistoryInRequest {
+pub(crate) struct HistoryInRequest {
     /// The messages before the new messages of the request.
     pub(super) history: Messages,
     /// The new messages of the request: the open round of the history, and the input.
@@ -21,7 +21,7 @@ impl HistoryInRequest {
     /// Removes the history from a request that still contains it. If the new messages have the same
     /// ids too, only the input of the run remains, with the changes that a layer in between has
     /// made.
-    pub(super) fn remove_from(&self, request: &mut ChatRequest) {
+    pub(crate) fn remove_from(&self, request: &mut ChatRequest) {
         let Self { history, new, .. } = self;
         let first = request.history_len().checked_sub(history.len());
         let sent = first.map(|first| (first, request.messages().skip(first)));

@@ -23,7 +23,7 @@ pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 /// registered when the call was planned. Later calls of an unregistered name use the last tool of
 /// this name.
 #[derive(Default)]
-pub(super) struct Hooks {
+pub(crate) struct Hooks {
     /// The source of the tools, until a tool loop sets its tools.
     source: Option<Arc<dyn ToolSource>>,
     /// The most recent set of tools, from which `tools_by_name` was updated.
@@ -69,7 +69,8 @@ impl Hooks {
         self.newest_tools.clone()
     }
 
-    pub(super) fn use_tools(&mut self, tools: &Tools) {
+    /// Sets the tools of the next service call.
+    pub(crate) fn use_tools(&mut self, tools: &Tools) {
         self.source = None;
         self.add_tools(tools);
     }
@@ -81,6 +82,12 @@ impl Hooks {
         self.newest_tools = Some(tools.clone());
         let named = tools.runnable().map(|tool| (tool.definition().name.clone(), tool.clone()));
         self.tools_by_name.extend(named);
+    }
+
+    /// Pins the tools of the calls in an answer. The run calls the hooks of these tools even if a
+    /// later service call has another set of tools.
+    pub(crate) fn pin_answer(&mut self, answer: &[Arc<Message>]) {
+        answer.iter().for_each(|message| self.pin_calls(message));
     }
 
     pub(super) fn pin_calls(&mut self, message: &Message) {
@@ -95,7 +102,7 @@ impl Hooks {
     }
 
     /// Pins the tool with which a call is about to run, or records that the call has no tool.
-    pub(super) fn pin(&mut self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
+    pub(crate) fn pin(&mut self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
         match tool {
             Some(tool) => _ = self.pinned.insert(call, tool),
             None => _ = self.without_tool.insert(call),

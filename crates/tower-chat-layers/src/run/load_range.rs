@@ -14,7 +14,7 @@ use tower_chat_core::{
     store::{Head, History, author::LoadFrom},
 };
 
-use super::log::RunLog;
+use super::conversation::LoadedConversation;
 use crate::{
     PersistencePolicy,
     replay::{
@@ -226,20 +226,19 @@ fn all_messages() -> Arc<LoadFrom> {
     Arc::new(LoadFrom { leading: 0, after: 0, applies_to: String::new() })
 }
 
-impl RunLog {
+impl LoadedConversation {
     /// Returns the range that a write stores for the next run. The next run needs all messages if
     /// messages of this write answer calls of earlier runs, or if a tool loop of another crate
     /// sends the messages of the conversation itself.
     pub(super) fn range_with(&mut self, messages: &[Arc<Message>]) -> Option<Arc<LoadFrom>> {
-        let conversation = &mut self.conversation;
-        let mut range = conversation.next_range.take();
-        if conversation.needs_all_later
-            || answers_earlier_calls(messages, self.run, conversation.added.as_slice())
+        let mut range = self.next_range.take();
+        if self.needs_all_later
+            || answers_earlier_calls(messages, self.added.run, self.added.as_slice())
         {
-            range = conversation.has_range.then(all_messages);
+            range = self.has_range.then(all_messages);
         }
         if let Some(range) = &range {
-            conversation.has_range = range.after > 0;
+            self.has_range = range.after > 0;
         }
         range
     }

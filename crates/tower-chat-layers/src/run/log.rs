@@ -19,13 +19,9 @@ use super::{
     prior_attempts::PriorAttempts,
     recording::Recording,
     refusals::RefusedSoFar,
+    stored_messages::StoredMessages,
 };
-use crate::{
-    Tool, Tools,
-    next_step::LoopPolicy,
-    replay::Replay,
-    tool::{CallOfRun, ToolReports},
-};
+use crate::{next_step::LoopPolicy, replay::Replay};
 
 /// The state of a run's messages and calls. Contains no store, no clock and no futures.
 /// [`apply`](super::events::apply) uses the log to determine the writes.
@@ -39,18 +35,18 @@ pub(crate) struct RunLog {
     /// The stored answer of a run without a layer above the tool loop, if the store already
     /// contained the complete run.
     pub(crate) answer: Option<Answer>,
-    pub(super) conversation: LoadedConversation,
+    pub(crate) conversation: LoadedConversation,
     pub(super) stored_before: StoredBefore,
     pub(crate) calls: ServiceCalls,
     /// The messages that tools of this attempt have queued. If a service call fails, they are
     /// stored like results of tools, because the tools do not run again.
     pub(crate) queued_by_tools: HashSet<MessageId>,
-    pub(super) approved_calls: ApprovedCalls,
-    pub(super) call_records: CallRecords,
+    pub(crate) approved_calls: ApprovedCalls,
+    pub(crate) call_records: CallRecords,
     /// The rules for the next step after a service call. `None` for a tool loop of another crate.
     pub(crate) loop_policy: Option<LoopPolicy>,
     /// The recorded state, when the run began, of the calls that wait for approval.
-    pub(super) prior_attempts: PriorAttempts,
+    pub(crate) prior_attempts: PriorAttempts,
     /// The number of messages of the conversation in the store's outbox.
     pub(super) unsaved: usize,
     /// Writes that must be submitted again with the next one, because the run has continued
@@ -70,7 +66,7 @@ pub(crate) struct RunLog {
     pub(super) is_persister_missed: bool,
     /// The history that a layer has put before the input in the request. Layers below that add the
     /// history to each service call remove these messages.
-    pub(super) history_in_request: HistoryInRequest,
+    pub(crate) history_in_request: HistoryInRequest,
     /// The digest of the user's messages in the input, which is stored with the run's first
     /// message.
     pub(super) input_digest: Option<String>,
@@ -107,6 +103,7 @@ impl RunLog {
     pub(super) fn without_store(run: RunId) -> Self {
         let conversation = LoadedConversation {
             history: Messages::new(),
+            index: StoredMessages::default(),
             pruned: 0,
             skipped: 0,
             next_range: None,
@@ -210,26 +207,6 @@ impl RunLog {
     /// Returns whether persistence layers have received every service call of the run.
     pub(crate) fn has_seen_rounds(&self) -> bool {
         self.calls.is_answered && !self.conversation.added.is_discontinuous
-    }
-
-    /// Sets the tools of the next service call, whose hooks the run calls.
-    pub(crate) fn use_tools(&mut self, tools: &Tools) {
-        self.call_records.hooks.use_tools(tools);
-    }
-
-    /// Pins the tools of the calls in an answer. The run calls the hooks of these tools even if a
-    /// later service call has another set of tools.
-    pub(crate) fn pin_calls(&mut self, answer: &[Arc<Message>]) {
-        answer.iter().for_each(|message| self.call_records.hooks.pin_calls(message));
-    }
-
-    /// Pins the tool of a call of an earlier run. `None` if the call has no tool.
-    pub(crate) fn pin_tool(&mut self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
-        self.call_records.hooks.pin(call, tool);
-    }
-
-    pub(crate) fn report_tools(&mut self, message: MessageId, reports: ToolReports) {
-        self.call_records.report(message, reports);
     }
 
     /// Returns the state that earlier attempts at the run have stored, with the numbers of rounds

@@ -8,60 +8,48 @@ use tower_chat_core::{
 
 use super::{
     call_cache::{CallOfMessage, MessageWithCalls},
-    call_records::StoredPosition,
-    log::RunLog,
+    call_records::{CallRecords, StoredPosition},
+    conversation::LoadedConversation,
     stored_messages::find,
 };
 use crate::tool::CallOfRun;
 
-impl RunLog {
+impl CallRecords {
+    /// Returns the position of a call of the conversation among the stored calls. `None` if the
+    /// call is not stored.
     pub(super) fn stored_position(
         &self,
+        conversation: &LoadedConversation,
         (message, index): (MessageId, usize),
     ) -> Option<StoredPosition> {
-        if let Some(asking) = self.call_records.asking(message) {
+        if let Some(asking) = self.asking(message) {
             let index = (*asking.stored.get(index)?)?;
             let call = SequencePosition { sequence: asking.sequence, index };
             return Some(StoredPosition { call, round_index: asking.round_index });
         }
-        let position = self.position_in_history(message)?;
-        let round_index = self.round_in_history(position);
+        let position = conversation.position_in_history(message)?;
+        let round_index = conversation.round_in_history(position);
         let call = SequencePosition {
-            sequence: self.conversation.skipped + position as u64 + 1,
+            sequence: conversation.skipped + position as u64 + 1,
             index: u32::try_from(index).ok()?,
         };
         Some(StoredPosition { call, round_index })
     }
 
-    /// Returns the index of a message in the loaded history. If two messages have the same id, the
-    /// later one.
-    pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
-        self.call_records.stored.position(&self.conversation.history, id)
-    }
-
-    /// Returns the index of the round that a message of the loaded history belongs to.
-    pub(super) fn round_in_history(&self, position: usize) -> u32 {
-        self.call_records.stored.round(&self.conversation.history, position)
-    }
-
-    pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
-        let added = find(self.conversation.added.as_slice(), id).map(|(_, message)| message);
-        added.or_else(|| self.conversation.history.get(self.position_in_history(id)?))
-    }
-
     /// Returns a call of the conversation. `messages` are about to be stored.
     pub(super) fn call_of_conversation(
         &self,
+        conversation: &LoadedConversation,
         (id, index): CallOfRun,
         messages: &[Arc<Message>],
     ) -> Option<CallOfMessage> {
-        let known = self.call_records.call_cache.0.borrow().get(&id).cloned();
+        let known = self.call_cache.0.borrow().get(&id).cloned();
         let with_calls = match known {
             Some(known) => known,
             None => {
-                let with_calls = self.messages_with_calls(id, messages)?;
+                let with_calls = conversation.messages_with_calls(id, messages)?;
                 let found = with_calls.get(&id).cloned();
-                *self.call_records.call_cache.0.borrow_mut() = with_calls;
+                *self.call_cache.0.borrow_mut() = with_calls;
                 found?
             }
         };
@@ -74,6 +62,24 @@ impl RunLog {
         let call_id = with_calls.ids.get(index)?.clone();
         Some(CallOfMessage { call: call.clone(), call_id, waits_for_approval })
     }
+}
+
+impl LoadedConversation {
+    /// Returns the index of a message in the loaded history. If two messages have the same id, the
+    /// later one.
+    pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
+        self.index.position(&self.history, id)
+    }
+
+    /// Returns the index of the round that a message of the loaded history belongs to.
+    pub(super) fn round_in_history(&self, position: usize) -> u32 {
+        self.index.round(&self.history, position)
+    }
+
+    pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
+        let added = find(self.added.as_slice(), id).map(|(_, message)| message);
+        added.or_else(|| self.history.get(self.position_in_history(id)?))
+    }
 
     /// Returns all messages of the answer that contains the message `id`.
     fn messages_with_calls(
@@ -81,7 +87,7 @@ impl RunLog {
         id: MessageId,
         messages: &[Arc<Message>],
     ) -> Option<HashMap<MessageId, Arc<MessageWithCalls>>> {
-        let (added, history) = (self.conversation.added.as_slice(), &self.conversation.history);
+        let (added, history) = (self.added.as_slice(), &self.history);
         let answer = if let Some((position, _)) = find(messages, id) {
             let (before, from) = messages.split_at(position);
             answer_of(id.run, before.iter().rev().chain(added.iter().rev()), from)

@@ -58,7 +58,7 @@ async fn take_over(
     let loop_policy = of_loop.loop_policy.take();
     *of_loop = RunLog { answer, loop_policy, ..log };
     // The hooks of the loop's tools decide which parts of the first answer are stored.
-    tools.iter().for_each(|tools| of_loop.use_tools(tools));
+    tools.iter().for_each(|tools| of_loop.call_records.hooks.use_tools(tools));
     drop(of_loop);
     Ok(begun)
 }

@@ -115,7 +115,7 @@ impl<'r> From<&'r ToolInvocation> for Recorded<'r> {
 /// only calls whose tool was started, and calls whose row contains a result or is closed
 /// ([`ToolStatus::is_open`] returns `false`).
 #[derive(Debug, Default)]
-pub(super) struct PriorAttempts {
+pub(crate) struct PriorAttempts {
     pub(super) starts: HashMap<SequencePosition, SystemTime>,
     calls: HashMap<CallOfRun, CallOutcome>,
     /// The calls with closed rows and a result that no message contains.
@@ -128,7 +128,9 @@ pub(super) struct PriorAttempts {
 }
 
 impl PriorAttempts {
-    pub(super) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
+    /// Returns the outcome that the record contained, when the run began, for a call that waits for
+    /// approval. `None` if the tool was not started and there was no result.
+    pub(crate) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.calls.get(&call).cloned()
     }
 

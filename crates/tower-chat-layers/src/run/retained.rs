@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 use serde_json::Value;
 use tower_chat_core::{Message, Part, ToolCall, ToolResult};
 
-use super::{hooks::HOOKED_CALLS, log::RunLog};
+use super::{call_records::CallRecords, conversation::LoadedConversation, hooks::HOOKED_CALLS};
 use crate::tool::{CallOfRun, Redaction, ResultSource, Retained, ToolReport, retained};
 
 /// The text that replaces a result if the tool with the hook is no longer registered.
@@ -17,23 +17,25 @@ const WITHHELD: &str =
 /// allow this result to be stored.
 const NOT_KEPT: &str = "The result was not stored: the tool of the call does not allow it.";
 
-impl RunLog {
+impl CallRecords {
     pub(super) fn retained_outcome(
         &self,
-        of_run: CallOfRun,
-        call: &ToolCall,
+        conversation: &LoadedConversation,
+        (of_run, call): (CallOfRun, &ToolCall),
         result: &ToolResult,
         report: Option<&ToolReport>,
     ) -> Retained {
         let source = report.map_or(ResultSource::Tool, |report| report.source);
-        let had_no_tool = self.call_records.hooks.had_no_tool(of_run);
+        let had_no_tool = self.hooks.had_no_tool(of_run);
         if source == ResultSource::Record || (source == ResultSource::ToolLoop && had_no_tool) {
             return Retained::Whole;
         }
-        if let Some(tool) = self.call_records.hooks.tool(of_run, call) {
+        if let Some(tool) = self.hooks.tool(of_run, call) {
             let error = report.and_then(|report| report.error.as_deref());
             let retained = retained(tool, call, Some(result), error);
-            if let (Retained::Nothing(_), false) = (&retained, self.is_of_this_run(of_run)) {
+            if let (Retained::Nothing(_), false) =
+                (&retained, self.is_of_this_run(conversation, of_run))
+            {
                 // An earlier run has stored the call, which needs a result in the history.
                 return Retained::Redacted(Box::new(Redaction {
                     arguments: None,
@@ -43,7 +45,7 @@ impl RunLog {
             }
             return retained;
         }
-        if source == ResultSource::ToolLoop || !self.is_hooked(of_run) {
+        if source == ResultSource::ToolLoop || !self.is_hooked(conversation, of_run) {
             return Retained::Whole;
         }
         Retained::Redacted(Box::new(Redaction {
@@ -55,27 +57,28 @@ impl RunLog {
 
     /// Returns the replacement of a result whose call is not stored, because a hook may have
     /// removed the call. `None` if no hook was called in the conversation.
-    pub(super) fn retained_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
-        let may_have_removed_calls = self
-            .call_records
-            .hooks
-            .may_have_removed_calls(self.conversation.added.as_slice(), &self.conversation.history);
+    pub(super) fn retained_orphan(
+        &self,
+        conversation: &LoadedConversation,
+        result: &ToolResult,
+    ) -> Option<Box<ToolResult>> {
+        let may_have_removed_calls =
+            self.hooks.may_have_removed_calls(conversation.added.as_slice(), &conversation.history);
         may_have_removed_calls.then(|| withheld(result, WITHHELD))
     }
 
-    fn is_of_this_run(&self, (message, _): CallOfRun) -> bool {
-        let of_run = self.conversation.added.as_slice().first().and_then(|added| added.id);
-        self.call_records.has_stored_calls_of(message)
-            || of_run.is_some_and(|id| id.run == message.run)
+    fn is_of_this_run(&self, conversation: &LoadedConversation, (message, _): CallOfRun) -> bool {
+        let of_run = conversation.added.as_slice().first().and_then(|added| added.id);
+        self.has_stored_calls_of(message) || of_run.is_some_and(|id| id.run == message.run)
     }
 
-    fn is_hooked(&self, (id, index): CallOfRun) -> bool {
+    fn is_hooked(&self, conversation: &LoadedConversation, (id, index): CallOfRun) -> bool {
         let is_marked = |hooked: &HashSet<usize>| hooked.contains(&index);
-        let mut known = self.call_records.hooks.hooked.borrow_mut();
+        let mut known = self.hooks.hooked.borrow_mut();
         match &*known {
             Some((message, hooked)) if *message == id => is_marked(hooked),
             _ => {
-                let stored = self.stored_message(id);
+                let stored = conversation.stored_message(id);
                 let hooked: HashSet<usize> = stored.into_iter().flat_map(hooked_calls).collect();
                 let is_hooked = is_marked(&hooked);
                 // The metadata of a message that is not stored yet may change.

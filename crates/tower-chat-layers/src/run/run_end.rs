@@ -12,8 +12,9 @@ use tower_chat_core::{
 };
 
 use super::{
-    effect::RunWrite, history::is_incomplete_response, log::RunLog,
-    partial_text::is_partial_response, records::Records,
+    call_records::CallRecords, conversation::LoadedConversation, effect::RunWrite,
+    history::is_incomplete_response, log::RunLog, partial_text::is_partial_response,
+    records::Records,
 };
 use crate::{
     next_step::{is_paused, pending_calls},
@@ -143,7 +144,7 @@ impl RunLog {
                 let stored = stored.get_mut(first..).unwrap_or_default();
                 stored.iter_mut().for_each(mark_ended);
                 if !ends_in_record(records.rows()) {
-                    self.return_calls(written, records);
+                    self.call_records.return_calls(&self.conversation, written, records);
                 }
             }
             return None;
@@ -153,7 +154,8 @@ impl RunLog {
         if was_stored || is_complete(&all) {
             return None;
         }
-        let is_returned = self.return_calls(&write.last_response, records);
+        let is_returned =
+            self.call_records.return_calls(&self.conversation, &write.last_response, records);
         // A run has ended if it has an answer or results of approved calls, or was stopped. Any
         // other run continues if its request is sent again.
         let is_stopped = write.ended_by == Some(EndedBy::Stop) && !all.is_empty();
@@ -161,14 +163,22 @@ impl RunLog {
             || all.iter().any(|message| matches!(message.role, Role::Assistant | Role::Tool));
         (has_ended && !is_returned).then(end_marker)
     }
+}
 
+impl CallRecords {
     /// Adds rows that record the calls of `response` without results as returned to the caller.
     /// Returns whether one of them is stored.
-    fn return_calls(&self, response: &[Arc<Message>], records: &mut Records) -> bool {
+    fn return_calls(
+        &self,
+        conversation: &LoadedConversation,
+        response: &[Arc<Message>],
+        records: &mut Records,
+    ) -> bool {
         let mut is_returned = false;
         for pending in pending_calls(response) {
-            let Some(stored) =
-                pending.position().and_then(|position| self.stored_position(position))
+            let Some(stored) = pending
+                .position()
+                .and_then(|position| self.stored_position(conversation, position))
             else {
                 continue;
             };

@@ -177,7 +177,7 @@ impl OpenCall {
             }
         };
         if let Some(summarize) = &run.policy().summarize {
-            let state = log.sized_state();
+            let state = log.conversation.sized_state();
             summarize.note_size(run.key(), state, &answer.finish.usage);
         }
         let first = log.assigned_ids() + inputs.len();

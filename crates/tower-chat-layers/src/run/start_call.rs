@@ -41,7 +41,7 @@ pub(crate) fn start_call(
 ) -> Result<StartedCall, PersistenceError> {
     let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
     let mut log = run.log();
-    log.remove_history(request);
+    log.history_in_request.remove_from(request);
     if log.is_alone && request.history_len() > 0 {
         // The tool loop sends these messages only with its first service call.
         log.calls.prepended = request.history();
@@ -196,7 +196,7 @@ impl RunLog {
     fn is_stored(&self, message: &Arc<Message>) -> bool {
         let Some(id) = message.id else { return false };
         if id.run != self.run {
-            return self.position_in_history(id).is_some();
+            return self.conversation.position_in_history(id).is_some();
         }
         let added = &self.conversation.added;
         let messages = added.as_slice();
@@ -210,12 +210,6 @@ impl RunLog {
 }
 
 impl RunLog {
-    /// Removes from a request the history that a layer above has added, because this module adds
-    /// the history to each service call.
-    pub(crate) fn remove_history(&self, request: &mut ChatRequest) {
-        self.history_in_request.remove_from(request);
-    }
-
     /// Builds the request for the model client. `unsent` is the number of the run's messages,
     /// stored or not, that no service call has sent yet.
     pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {

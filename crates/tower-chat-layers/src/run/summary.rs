@@ -42,9 +42,9 @@ async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) 
     let Some(summarize) = &settings.policy.summarize else { return };
     let (source, view, own, is_alone) = {
         let mut log = run.log();
-        let Some(source) = log.take_summarizable() else { return };
+        let Some(source) = log.conversation.take_summarizable() else { return };
         // The replay contains the stored input of a run that is sent again.
-        let own = if log.has_stored() { Vec::new() } else { log.input(request) };
+        let own = if log.has_stored() { Vec::new() } else { log.conversation.input(request) };
         (*source, log.conversation.replay.view(), own, log.is_alone)
     };
     let sources = settings.replay_sources(run.conversation(), request);
@@ -85,19 +85,21 @@ async fn replay_with_summary(sources: ReplaySources<'_>, source: &Summarizable) 
     replay
 }
 
-impl RunLog {
+impl LoadedConversation {
     /// Takes the history from which the run may make a summary. `None` if an earlier attempt has
     /// stored an answer.
     fn take_summarizable(&mut self) -> Option<Box<Summarizable>> {
-        let summarizable = self.conversation.summarizable.take();
-        summarizable.filter(|_| !self.conversation.added.has_answers())
+        let summarizable = self.summarizable.take();
+        summarizable.filter(|_| !self.added.has_answers())
     }
 
     pub(super) fn sized_state(&self) -> SizedState {
-        let LoadedConversation { summary, pruned, rewrites, .. } = self.conversation;
-        SizedState { run: self.run, summary, pruned, rewrites }
+        let LoadedConversation { summary, pruned, rewrites, .. } = *self;
+        SizedState { run: self.added.run, summary, pruned, rewrites }
     }
+}
 
+impl RunLog {
     /// Takes the usage of the summaries that this attempt has made.
     pub(crate) fn take_usage_of_summaries(&mut self) -> Usage {
         std::mem::take(&mut self.usage_of_summaries)

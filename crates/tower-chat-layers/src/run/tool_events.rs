@@ -13,8 +13,9 @@ use tower_chat_core::{
 use super::{
     Run, WritePoint,
     call_cache::CallOfMessage,
-    call_records::StoredPosition,
+    call_records::{CallRecords, StoredPosition},
     claims::HeldUntil,
+    conversation::LoadedConversation,
     effect::Effect,
     events::{Event, apply},
     log::RunLog,
@@ -40,7 +41,7 @@ pub(crate) async fn tools_started(
         && let StoreError::Conflict(_) | StoreError::Claimed { .. } = lost.source
     {
         // Another attempt has claimed the calls.
-        run.log().keep_claims();
+        run.log().approved_calls.forget_claims();
     }
     started
 }
@@ -140,7 +141,10 @@ impl RunLog {
         records: &mut Records,
     ) -> Vec<Claim> {
         let mut claims = Vec::new();
-        for stored in calls.iter().filter_map(|call| self.stored_call(*call, messages)) {
+        for stored in calls
+            .iter()
+            .filter_map(|call| self.call_records.stored_call(&self.conversation, *call, messages))
+        {
             let call = stored.stored.call;
             match records.get_mut(call) {
                 Some(row) => row.started_at = Some(now),
@@ -160,19 +164,27 @@ impl RunLog {
         }
         claims
     }
+}
 
+impl CallRecords {
     /// Adds rows with outcomes whose results no message contains yet, after the hooks and the
     /// truncation. A call that waited for approval remains pending until its result is part of the
     /// history.
     pub(super) fn outcome_rows(
         &self,
+        conversation: &LoadedConversation,
         outcomes: &[ToolOutcome],
         truncation: Truncation,
         records: &mut Records,
     ) {
         for (call, result, report) in outcomes {
-            let Some(stored) = self.stored_call(*call, &[]) else { continue };
-            let retained = self.retained_outcome(*call, &stored.found.call, result, Some(report));
+            let Some(stored) = self.stored_call(conversation, *call, &[]) else { continue };
+            let retained = self.retained_outcome(
+                conversation,
+                (*call, &stored.found.call),
+                result,
+                Some(report),
+            );
             let (changed, changed_error) = match retained {
                 Retained::Whole => (None, None),
                 Retained::Redacted(redaction) => (redaction.result, redaction.error),
@@ -196,14 +208,18 @@ impl RunLog {
 
     /// Returns the outcomes of the calls whose results are in these messages, except calls that
     /// needed approval, whose outcomes are recorded when their tools finish.
-    pub(super) fn outcomes_in(&self, inputs: &[Arc<Message>]) -> Vec<ToolOutcome> {
+    pub(super) fn outcomes_in(
+        &self,
+        conversation: &LoadedConversation,
+        inputs: &[Arc<Message>],
+    ) -> Vec<ToolOutcome> {
         if inputs.iter().all(|message| message.results().next().is_none()) {
             return Vec::new();
         }
-        let answered = self.conversation.replay.clone().push_answering(inputs);
+        let answered = conversation.replay.clone().push_answering(inputs);
         let mut outcomes = Vec::new();
         for (message, asked) in inputs.iter().zip(answered) {
-            let reports = message.id.and_then(|id| self.call_records.reports(id));
+            let reports = message.id.and_then(|id| self.reports(id));
             let mut reports = reports.into_iter().flatten();
             for (result, asked) in message.results().zip(asked) {
                 let report = reports.next().cloned();
@@ -215,15 +231,24 @@ impl RunLog {
         outcomes
     }
 
-    pub(super) fn call_row(&self, call: CallOfRun) -> Option<ToolRecord> {
-        Some(self.stored_call(call, &[])?.row())
+    pub(super) fn call_row(
+        &self,
+        conversation: &LoadedConversation,
+        call: CallOfRun,
+    ) -> Option<ToolRecord> {
+        Some(self.stored_call(conversation, call, &[])?.row())
     }
 
     /// Returns the stored form of a call in the store or in `messages`, which are about to be
     /// stored.
-    fn stored_call(&self, call: CallOfRun, messages: &[Arc<Message>]) -> Option<StoredCall> {
-        let stored = self.stored_position(call)?;
-        let found = self.call_of_conversation(call, messages)?;
+    fn stored_call(
+        &self,
+        conversation: &LoadedConversation,
+        call: CallOfRun,
+        messages: &[Arc<Message>],
+    ) -> Option<StoredCall> {
+        let stored = self.stored_position(conversation, call)?;
+        let found = self.call_of_conversation(conversation, call, messages)?;
         Some(StoredCall { stored, found })
     }
 }

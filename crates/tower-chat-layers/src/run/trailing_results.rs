@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{Message, Part, Role};
 
-use super::log::RunLog;
+use super::{added_messages::AddedMessages, call_records::CallRecords};
 
 /// Removes and returns the messages with results at the end of `messages`, if calls of this run
 /// precede them. No service call has sent these results.
@@ -41,24 +41,25 @@ fn is_results(message: &Arc<Message>) -> bool {
     message.role == Role::Tool
 }
 
-impl RunLog {
+impl AddedMessages {
     /// Returns the messages with results at the end of an answer, which no service call has sent.
     pub(super) fn unsent_trailing_results(&self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
-        let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == self.run);
+        let is_unsent = |message: &&Arc<Message>| {
+            message.id.is_some_and(|id| id.run == self.run) && !self.has_assigned_id(message)
+        };
         let trailing = answer.iter().rev().take_while(|message| is_results(message));
-        let unsent_trailing_results =
-            trailing.filter(|it| is_of_run(it) && !self.conversation.added.has_assigned_id(it));
-        let mut results: Vec<_> = unsent_trailing_results.cloned().collect();
+        let mut results: Vec<_> = trailing.filter(is_unsent).cloned().collect();
         results.reverse();
         results
     }
+}
 
+impl CallRecords {
     /// Marks the results at the end of these messages as the end of the run, if they are results of
     /// the tool loop's tools.
     pub(super) fn mark_trailing_results(&self, messages: &mut [Arc<Message>]) {
-        let is_of_tools = |message: &Arc<Message>| {
-            message.id.is_some_and(|id| self.call_records.reports(id).is_some())
-        };
+        let is_of_tools =
+            |message: &Arc<Message>| message.id.is_some_and(|id| self.reports(id).is_some());
         let last = messages.iter().rev();
         let count = last.take_while(|it| is_results(it) && is_of_tools(it)).count();
         let first = messages.len() - count;

@@ -261,10 +261,16 @@ fn contents(
     let truncation = run.policy().truncation;
     let Composed { messages: mut stored, mut records } = match write.is_as_stored {
         true => Composed { messages: messages.clone(), records: Records::default() },
-        false => log.compose(messages, &write.left_out, citations, truncation),
+        false => log.call_records.compose(
+            &log.conversation,
+            messages,
+            &write.left_out,
+            citations,
+            truncation,
+        ),
     };
     std::mem::take(&mut write.rows).into_iter().for_each(|row| records.insert(row));
-    log.outcome_rows(&write.outcomes, truncation, &mut records);
+    log.call_records.outcome_rows(&log.conversation, &write.outcomes, truncation, &mut records);
     log.note_end(records.rows());
     if write.ends_run
         && let Some(marker) = log.mark_end(messages, write, &mut stored, &mut records)
@@ -311,7 +317,7 @@ fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> W
     let records = records.into_rows();
     // The last write of the run reports usage even without messages.
     let activity = activity(run, log, !stored.is_empty() || close.is_some());
-    let range = log.range_with(&stored);
+    let range = log.conversation.range_with(&stored);
     let mut write = Write::new(run.key().clone(), id, log.conversation.revision, stored)
         .with_activity(activity)
         .with_load_from(range);

@@ -52,7 +52,7 @@ pub(super) fn decide(
     rules: Option<&CallRules<'_>>,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
     // A request that is sent again does not contain the stored part of its input.
-    let stored = run.log().stored_approvals();
+    let stored = run.log().conversation.stored_approvals();
     let own = || request.messages().iter_from(request.history_len());
     let mut decisions = decisions_by_request(stored.iter().chain(own()));
     if decisions.is_empty() {
@@ -65,7 +65,8 @@ pub(super) fn decide(
     }
     let mut calls = Vec::new();
     let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
-    let stored = run.store().map(|_| run.log().pending_batches(own())).unwrap_or_default();
+    let stored =
+        run.store().map(|_| run.log().conversation.pending_batches(own())).unwrap_or_default();
     for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
         // Each decision is applied once, even if its approval request is both stored and in the
         // request.
@@ -96,7 +97,7 @@ pub(super) fn decide(
         }
     }
     for id in new_decisions(own()).into_iter().filter(|id| decisions.contains_key(id)) {
-        let unseen = run.log().unseen_result_of(id);
+        let unseen = run.log().conversation.unseen_result_of(id);
         match unseen {
             Some(UnseenResult::InReplay) => {}
             Some(UnseenResult::SendAgain(known)) => calls.push(known_already(*known)),
@@ -193,7 +194,7 @@ fn not_waiting(
 ) -> ToolLoopError {
     let is_sent = request.messages().iter().any(|message| find_request(message, id).is_some());
     let id = id.to_owned();
-    if is_sent || run.log().holds_approval_request(&id) {
+    if is_sent || run.log().conversation.holds_approval_request(&id) {
         ToolLoopError::ApprovalAnswered { id, conversation }
     } else {
         ToolLoopError::ApprovalUnknown { id, conversation }
@@ -246,9 +247,9 @@ pub(super) fn approved(
         let mut refused = Vec::new();
         for call in &calls {
             let Some(position) = call.pending.position() else { continue };
-            let mut of_call = run.log().known_approved(position);
+            let mut of_call = run.log().prior_attempts.call(position);
             let runs_as_stored = call.is_to_run() && !call.pending.has_arguments_of_decision();
-            if runs_as_stored && run.log().has_changed_arguments(position) {
+            if runs_as_stored && run.log().conversation.has_changed_arguments(position) {
                 if of_call.is_none() && !call.accepts_stored_arguments() {
                     refused.push(PlannedCall::run(call.pending.clone(), rules.tools));
                 }
@@ -265,10 +266,10 @@ pub(super) fn approved(
         for call in &calls {
             match (&call.action, call.pending.position()) {
                 (Action::Run(tool), Some(position)) => {
-                    run.log().pin_tool(position, Some(tool.clone()))
+                    run.log().call_records.hooks.pin(position, Some(tool.clone()))
                 }
                 (Action::Refuse(Refusal::UnknownTool), Some(position)) => {
-                    run.log().pin_tool(position, None);
+                    run.log().call_records.hooks.pin(position, None);
                 }
                 (Action::Run(_) | Action::Refuse(_) | Action::Reuse(_), _) => {}
             }

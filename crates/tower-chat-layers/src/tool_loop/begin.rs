@@ -51,13 +51,13 @@ impl<S> LoopRun<S> {
         };
         let run = of_layer.unwrap_or_else(run_of_loop);
         if has_persister {
-            run.log().remove_history(&mut request);
+            run.log().history_in_request.remove_from(&mut request);
         } else {
             put_history_for_loop(&run, &mut request)?;
         }
         let transcript = transcript(&request, &run, has_persister, run_id);
         let tools = settings.source.tools();
-        run.log().use_tools(&tools);
+        run.log().call_records.hooks.use_tools(&tools);
         let rules = CallRules {
             tools: &tools,
             callers_tools: &request.options.tools,
@@ -119,7 +119,7 @@ impl<S> LoopRun<S> {
         if response.is_empty() {
             return Ok(());
         }
-        self.run.log().pin_calls(&response);
+        self.run.log().call_records.hooks.pin_answer(&response);
         let finish = Box::default();
         let is_settled = |pending: &PendingCall| {
             let known = pending.position().and_then(|position| known.get(&position));

@@ -186,7 +186,7 @@ impl Executor<'_> {
         }
         started.note_start(sequence_index, position, self.clock.now());
         if let Some(position) = position {
-            self.run.log().note_tool_begun(position);
+            self.run.log().approved_calls.note_begun(position);
         }
         true
     }

@@ -102,7 +102,7 @@ impl<S> LoopRun<S> {
         let Some((message, reports, queued)) = self.outcomes.take_message() else { return };
         let id = self.add_message(message);
         if let Some(id) = id {
-            self.run.log().report_tools(id, reports);
+            self.run.log().call_records.report(id, reports);
         }
         if self.outcomes.terminate() {
             // No service call of this run will send the queued messages.

@@ -133,7 +133,7 @@ impl<S> LoopRun<S> {
     pub(super) fn next_request(&mut self) -> ChatRequest {
         let tools = self.settings.source.tools();
         if !tools.is_same(&self.tools) {
-            self.run.log().use_tools(&tools);
+            self.run.log().call_records.hooks.use_tools(&tools);
             self.tools = tools;
         }
         let options = if self.is_last_call() {
@@ -206,7 +206,7 @@ impl<S> LoopRun<S> {
         for message in &messages {
             self.transcript.push_sent(message);
         }
-        self.run.log().pin_calls(&messages);
+        self.run.log().call_records.hooks.pin_answer(&messages);
         if self.is_stored_answer() {
             // The calls without results were returned to the caller, or not run because a tool had
             // ended the run.

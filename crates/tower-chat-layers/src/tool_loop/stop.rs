@@ -161,7 +161,7 @@ impl<S> LoopRun<S> {
         finish.ended_by = Some(EndedBy::Stop);
         // The claims of approved calls are not withdrawn, because the following write stores the
         // results of these calls.
-        self.run.log().keep_claims();
+        self.run.log().approved_calls.forget_claims();
         self.run.write(Event::Stopped { unsent, answer }).await?;
         finish.saved = self.run.store().map(|_| self.run.log().saved());
         self.phase = Phase::Finishing(Box::new(finish));

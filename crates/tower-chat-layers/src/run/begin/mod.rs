@@ -53,7 +53,7 @@ use super::{
     repeated_input::input_len,
     run_end::recorded_end,
     service_id::agreed_service_id,
-    stored_messages::{RunInStore, stored_of_run},
+    stored_messages::{RunInStore, StoredMessages, stored_of_run},
 };
 use crate::{
     PersistenceError, PersistenceMode, RepeatedTranscript,
@@ -492,6 +492,7 @@ impl RunBuilder<'_> {
             rewrites: history.head.rewrites,
             revision: history.head.revision,
             history: history.messages,
+            index: StoredMessages::default(),
             replay,
             service_id: opened.service_id.clone(),
             stored_service_id: opened.head.service_id.clone(),

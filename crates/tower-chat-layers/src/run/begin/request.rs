@@ -10,6 +10,7 @@ use crate::{
     replay::Replay,
     run::{
         Run, WritePoint,
+        conversation::LoadedConversation,
         history_in_request::HistoryInRequest,
         log::RunLog,
         model_request::{joined, own_messages},
@@ -27,7 +28,7 @@ pub(crate) fn open_request(
     mut request: ChatRequest,
 ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
     let mut log = run.log();
-    let mut own = log.input(&request);
+    let mut own = log.conversation.input(&request);
     let repeated = repeated_len(log.conversation.added.as_slice(), &own);
     own.drain(..repeated.unwrap_or(0));
     let first = repeated.map_or(0, |_| log.assigned_ids());
@@ -133,11 +134,13 @@ impl RunLog {
         }
         added.iter().skip(journal.visible_before()).cloned().collect()
     }
+}
 
+impl LoadedConversation {
     /// Returns the input of the run: the request's own messages, without messages that the caller
     /// repeats from the history.
     pub(crate) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
-        not_stored_before(self.run, &self.conversation.history, own_messages(request))
+        not_stored_before(self.added.run, &self.history, own_messages(request))
     }
 }
 

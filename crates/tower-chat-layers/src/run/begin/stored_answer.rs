@@ -10,6 +10,7 @@ use crate::{
     replay::ended_by,
     run::{
         Run, ServiceCall,
+        conversation::LoadedConversation,
         log::RunLog,
         partial_text::is_partial_response,
         repeated::last_answer,
@@ -25,7 +26,7 @@ pub(crate) fn stored_answer(
     request: &ChatRequest,
 ) -> Result<Option<Answer>, PersistenceError> {
     let log = run.log();
-    let input = log.input_len(request);
+    let input = log.conversation.input_len(request);
     let answer = log.conversation.added.as_slice().get(input..).unwrap_or_default();
     let recorded = log.stored_before.recorded_end.as_deref().filter(|_| !answer.is_empty());
     if recorded.is_none() && !is_complete(answer) {
@@ -81,7 +82,7 @@ pub(crate) fn repeated_answer(
 /// loop of another crate that does not number its service calls, if `observe_alone` has not
 /// compared them.
 fn repeats_input(log: &RunLog, request: &ChatRequest) -> bool {
-    let own = log.input(request);
+    let own = log.conversation.input(request);
     let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
         own.role == added.role && own.parts == added.parts && own.role != Role::Tool
     };
@@ -91,7 +92,7 @@ fn repeats_input(log: &RunLog, request: &ChatRequest) -> bool {
 /// Returns the messages of the answer that earlier attempts have added, except partial responses.
 pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Message>> {
     let log = run.log();
-    let input = log.input_len(request);
+    let input = log.conversation.input_len(request);
     let added = log.conversation.added.as_slice().get(input..).unwrap_or_default();
     added.iter().filter(|message| !is_partial_response(message, run.id())).cloned().collect()
 }
@@ -114,9 +115,9 @@ fn as_last_response(mut answer: Answer) -> Answer {
     answer
 }
 
-impl RunLog {
+impl LoadedConversation {
     /// Returns how many of the messages of the run belong to its input.
     fn input_len(&self, request: &ChatRequest) -> usize {
-        input_len(self.conversation.added.as_slice(), &self.input(request))
+        input_len(self.added.as_slice(), &self.input(request))
     }
 }

@@ -18,6 +18,7 @@ use crate::{
         effect::{Effect, RunWrite},
         journaled::Journal,
         recording::{Adopted, Recording},
+        stored_messages::StoredMessages,
     },
     tool::ToolReport,
 };
@@ -33,6 +34,7 @@ fn run() -> RunId {
 fn log(mode: PersistenceMode) -> RunLog {
     let conversation = LoadedConversation {
         history: Messages::new(),
+        index: StoredMessages::default(),
         pruned: 0,
         replay: Replay::lenient(),
         revision: Revision { incarnation: 1, sequence: 0 },
@@ -75,8 +77,9 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     let messages = log.conversation.added.assign_ids(messages, is_as_stored, None);
     let revision = log.conversation.revision;
     let truncation = Truncation::default();
-    let mut records = log.compose(&messages, &left_out, None, truncation).records;
-    log.outcome_rows(&outcomes, truncation, &mut records);
+    let mut records =
+        log.call_records.compose(&log.conversation, &messages, &left_out, None, truncation).records;
+    log.call_records.outcome_rows(&log.conversation, &outcomes, truncation, &mut records);
     log.start_rows(&starts, &messages, (UNIX_EPOCH, HeldUntil(None)), &mut records);
     messages.iter().for_each(|message| log.conversation.replay.push(message));
     let id = log.conversation.added.next_id();

@@ -71,6 +71,7 @@ pub(crate) fn position_across_attempts(
     if !run.records_each_outcome() {
         return Some((message, index));
     }
-    let stored = run.log().stored_position((message, index))?;
+    let log = run.log();
+    let stored = log.call_records.stored_position(&log.conversation, (message, index))?;
     Some((message, stored.call.index as usize))
 }
