@@ -56,11 +56,7 @@ impl<'a> Model<'a> {
         let (before, after) = self.history.split_at(end);
         let run = |entry: Option<&(usize, Entry)>| entry.map(|(run, _)| *run);
         let divides_run = !before.is_empty() && run(before.last()) == run(after.first());
-        // The results of approved calls are staged as messages together with the next answer.
-        let staged = self.open.iter().filter(|open| is_answered(&open.entries));
-        let staged = staged.flat_map(|open| &open.entries);
-        let later: BTreeSet<&str> =
-            outcomes(after.iter().map(|(_, entry)| entry).chain(staged)).collect();
+        let later: BTreeSet<&str> = outcomes(after.iter().map(|(_, entry)| entry)).collect();
         let mut calls = before.iter().flat_map(|(_, entry)| entry.calls());
         !divides_run && !calls.any(|call| later.contains(&*call.token))
     }
@@ -113,8 +109,4 @@ impl<'a> Model<'a> {
             _ => Err(NotAsked::NoQuestion),
         }
     }
-}
-
-fn is_answered(staged: &[Entry]) -> bool {
-    staged.iter().any(|entry| matches!(entry, Entry::Answer(_)))
 }
