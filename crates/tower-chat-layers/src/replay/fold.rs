@@ -8,7 +8,7 @@
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
-    Message, Messages, Part, RefusalMark, Role, ToolCall, ToolResult,
+    Message, MessageId, Messages, Part, RefusalMark, Role, ToolCall, ToolResult,
     pairing::{asked_call, is_marked_ended},
 };
 
@@ -248,7 +248,8 @@ impl Replay {
                     if !ids.insert(result.call_id.clone()) {
                         // The calls of one message must have different ids.
                         ids = HashSet::from([result.call_id.clone()]);
-                        self.push_round(std::mem::take(&mut calls), std::mem::take(&mut answers));
+                        let results = std::mem::take(&mut answers);
+                        self.push_late_round(std::mem::take(&mut calls), results, message.id);
                     }
                     answers.push(result);
                     let mut call = unanswered.into_call();
@@ -259,7 +260,7 @@ impl Replay {
             }
         }
         if !calls.is_empty() {
-            self.push_round(calls, answers);
+            self.push_late_round(calls, answers, message.id);
         }
         if self.strictness == Strictness::Lenient && !orphans.is_empty() {
             let mut message = (**message).clone();
@@ -268,9 +269,18 @@ impl Replay {
         }
     }
 
-    pub(super) fn push_round(&mut self, calls: Vec<ToolCall>, results: Vec<ToolResult>) {
+    /// Adds omitted calls, followed by their late results. `id` is the id of the message that
+    /// contains the results.
+    fn push_late_round(
+        &mut self,
+        calls: Vec<ToolCall>,
+        results: Vec<ToolResult>,
+        id: Option<MessageId>,
+    ) {
+        let mut results = Message::tool_results(results);
+        results.id = id;
         self.closed.push(Message::tool_calls(calls));
-        self.closed.push(Message::tool_results(results));
+        self.closed.push(results);
     }
 
     /// Returns the messages, with call positions in the results that the open round would match

@@ -58,7 +58,7 @@ impl OldMedia {
     ///
     /// A message without an id belongs to the run of the message before it: a piece of a split
     /// message follows the first piece, and a result from the record follows the answer with its
-    /// call. If several runs have added the results of a closed round, the message with these
+    /// call. A late result has the id of the message that contains it. If several runs have added the results of a closed round, the message with these
     /// results has the id of the first of them.
     pub(super) fn apply_before(
         &self,

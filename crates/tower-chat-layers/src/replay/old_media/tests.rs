@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use tower_chat_core::{MessageId, Native, RunId, ToolCall, ToolResult};
 
 use super::*;
-use crate::replay::{ReplayContext, ReplayPolicy, Window};
+use crate::replay::{Replay, ReplayContext, ReplayPolicy, Window};
 
 fn picture(data: &str) -> Part {
     Part::Media(Media::new("image/png", MediaSource::Base64(data.to_owned())))
@@ -144,6 +144,30 @@ fn a_message_without_an_id_belongs_to_the_run_of_the_message_before_it() {
     let sent = |run| media(&OldMedia::keep_last(0).apply_before(&messages, &mut [], run));
     assert_eq!(sent(run)[1], ["media"]);
     assert_ne!(sent(other)[1], ["media"]);
+}
+
+#[test]
+fn a_late_result_belongs_to_the_run_that_has_added_it() {
+    let runs = [(); 3].map(|()| RunId::new());
+    let mut late = ToolResult::new("c", "a map");
+    late.content.push(picture("bWFw"));
+    let messages = [
+        (0, Message::user("where?")),
+        (0, Message::tool_calls([ToolCall::new("c", "look", "{}")])),
+        (1, user(vec![Part::text("look"), picture("b25l")])),
+        (1, Message::assistant("a picture")),
+        (2, Message::tool_results([late])),
+    ];
+    let mut replay = Replay::lenient();
+    for (index, (run, mut message)) in (0..).zip(messages) {
+        message.id = Some(MessageId { run: runs[run], index });
+        replay.push(&Arc::new(message));
+    }
+    let messages = replay.view();
+    let sent = |run| media(&OldMedia::keep_last(1).apply_before(&messages, &mut [], Some(run)));
+    let three = "[An earlier attachment (image/png, 3 bytes) is not sent again.]";
+    assert_eq!(sent(runs[2]), [["media"], ["media"]], "the run is sent again");
+    assert_eq!(sent(RunId::new()), [[three], ["media"]], "a later run");
 }
 
 #[test]
