@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Message, Messages,
+    Message, Messages, RunId,
     store::{Revision, ServiceIdChange, author::LoadFrom},
 };
 
@@ -54,6 +54,30 @@ pub(crate) struct LoadedConversation {
 }
 
 impl LoadedConversation {
+    /// Returns a conversation without messages, to which `run` adds the first ones.
+    pub(super) fn empty(run: RunId) -> Self {
+        Self {
+            history: Messages::new(),
+            index: StoredMessages::default(),
+            pruned: 0,
+            skipped: 0,
+            next_range: None,
+            has_range: false,
+            needs_all_later: false,
+            next_source: 0,
+            replay: Replay::lenient(),
+            revision: Revision::ABSENT,
+            service_id: None,
+            stored_service_id: None,
+            recording: Recording::History,
+            added: AddedMessages::stored(run, Vec::new()),
+            submitted_replay: None,
+            rewrites: 0,
+            summary: None,
+            summarizable: None,
+        }
+    }
+
     /// Returns the message of the loaded history with this sequence number.
     pub(super) fn message_at(&self, sequence: u64) -> Option<&Arc<Message>> {
         let index = sequence.checked_sub(self.skipped.checked_add(1)?)?;

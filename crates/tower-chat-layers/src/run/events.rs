@@ -479,7 +479,7 @@ impl RunLog {
     }
 
     fn is_of_run(&self, (message, _): CallOfRun) -> bool {
-        message.run == self.run
+        message.run == self.conversation.added.run
     }
 
     /// Returns the outcomes of calls of this run. Calls of earlier runs that were not run remain

@@ -3,12 +3,11 @@
 use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
-    Answer, Message, MessageId, Messages, PersistenceMode, RunId, Saved, ToolResult, Usage,
-    store::{Revision, author::Write},
+    Answer, Message, MessageId, PersistenceMode, RunId, Saved, ToolResult, Usage,
+    store::author::Write,
 };
 
 use super::{
-    added_messages::AddedMessages,
     call_records::CallRecords,
     calls::{Attempt, ServiceCalls},
     claims::ApprovedCalls,
@@ -17,16 +16,13 @@ use super::{
     history_in_request::HistoryInRequest,
     journaled::{InterruptedRun, Journal},
     prior_attempts::PriorAttempts,
-    recording::Recording,
     refusals::RefusedSoFar,
-    stored_messages::StoredMessages,
 };
-use crate::{next_step::LoopPolicy, replay::Replay};
+use crate::next_step::LoopPolicy;
 
 /// The state of a run's messages and calls. Contains no store, no clock and no futures.
 /// [`apply`](super::events::apply) uses the log to determine the writes.
 pub(crate) struct RunLog {
-    pub(super) run: RunId,
     /// The mode in which the run is stored. Each mode is a column of the table in
     /// `docs/contract.md`.
     pub(super) mode: PersistenceMode,
@@ -101,40 +97,19 @@ pub(super) struct StoredBefore {
 
 impl RunLog {
     pub(super) fn without_store(run: RunId) -> Self {
-        let conversation = LoadedConversation {
-            history: Messages::new(),
-            index: StoredMessages::default(),
-            pruned: 0,
-            skipped: 0,
-            next_range: None,
-            has_range: false,
-            needs_all_later: false,
-            next_source: 0,
-            replay: Replay::lenient(),
-            revision: Revision::ABSENT,
-            service_id: None,
-            stored_service_id: None,
-            recording: Recording::History,
-            added: AddedMessages::stored(run, Vec::new()),
-            submitted_replay: None,
-            rewrites: 0,
-            summary: None,
-            summarizable: None,
-        };
+        let conversation = LoadedConversation::empty(run);
         let mode = PersistenceMode::PerServiceCall;
-        let log = Self::new(run, mode, conversation, CallRecords::default());
+        let log = Self::new(mode, conversation, CallRecords::default());
         Self { is_alone: true, ..log }
     }
 
     /// Creates the log of a run without events.
     pub(super) fn new(
-        run: RunId,
         mode: PersistenceMode,
         conversation: LoadedConversation,
         call_records: CallRecords,
     ) -> Self {
         Self {
-            run,
             mode,
             is_alone: false,
             answer: None,

@@ -195,7 +195,7 @@ impl RunLog {
     /// may have changed it, the same content.
     fn is_stored(&self, message: &Arc<Message>) -> bool {
         let Some(id) = message.id else { return false };
-        if id.run != self.run {
+        if id.run != self.conversation.added.run {
             return self.conversation.position_in_history(id).is_some();
         }
         let added = &self.conversation.added;

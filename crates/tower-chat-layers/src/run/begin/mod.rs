@@ -471,7 +471,7 @@ impl RunBuilder<'_> {
             unsaved: unsaved.iter().map(|write| write.messages().len()).sum(),
             input_digest: digest,
             journal,
-            ..RunLog::new(self.conversation.run, self.stored_as(), conversation, call_records)
+            ..RunLog::new(self.stored_as(), conversation, call_records)
         })
     }
 

@@ -3,22 +3,20 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use tower_chat_core::{
-    ConversationKey, MessageId, Messages, RunId, ToolCall, ToolResult,
+    ConversationKey, MessageId, RunId, ToolCall, ToolResult,
     store::{Revision, author::Write},
 };
 
 use super::*;
 use crate::{
-    replay::{Replay, Truncation},
+    replay::Truncation,
     run::{
-        added_messages::AddedMessages,
         call_records::CallRecords,
         claims::HeldUntil,
         conversation::LoadedConversation,
         effect::{Effect, RunWrite},
         journaled::Journal,
         recording::{Adopted, Recording},
-        stored_messages::StoredMessages,
     },
     tool::ToolReport,
 };
@@ -32,27 +30,9 @@ fn run() -> RunId {
 
 /// Returns the log of a run to which no event was applied.
 fn log(mode: PersistenceMode) -> RunLog {
-    let conversation = LoadedConversation {
-        history: Messages::new(),
-        index: StoredMessages::default(),
-        pruned: 0,
-        replay: Replay::lenient(),
-        revision: Revision { incarnation: 1, sequence: 0 },
-        service_id: None,
-        stored_service_id: None,
-        recording: Recording::History,
-        added: AddedMessages::stored(run(), Vec::new()),
-        submitted_replay: None,
-        rewrites: 0,
-        skipped: 0,
-        next_range: None,
-        has_range: false,
-        needs_all_later: false,
-        next_source: 0,
-        summary: None,
-        summarizable: None,
-    };
-    let mut log = RunLog::new(run(), mode, conversation, CallRecords::default());
+    let mut conversation = LoadedConversation::empty(run());
+    conversation.revision = Revision { incarnation: 1, sequence: 0 };
+    let mut log = RunLog::new(mode, conversation, CallRecords::default());
     let journal = || Box::new(Journal::new(1, Duration::ZERO, UNIX_EPOCH, 0));
     log.journal = (mode == PersistenceMode::Journaled).then(journal);
     log
