@@ -214,7 +214,8 @@ impl Model<'_> {
             let is_input =
                 matches!(entry, Entry::Text(_) | Entry::Approvals { .. } | Entry::Queued(_));
             if is_input && turn != Some(*run) {
-                if turn.is_some() {
+                // The first turn may begin with a late result, whose call is already covered.
+                if turn.is_some() || self.history[begin..at].last().is_some_and(is_final_answer) {
                     let turn = &self.history[begin..at];
                     let is_closed = !self.awaits_results(turn) && !self.is_round_open(turn, entry);
                     ends.push(TurnEnd { entries: at, size, is_closed });
@@ -255,6 +256,12 @@ impl Model<'_> {
         matches!(next, Entry::Approvals { .. })
             && stored.any(|call| !answered.contains(&*call.token))
     }
+}
+
+/// Returns whether an entry is an answer whose last message has no calls.
+fn is_final_answer((_, entry): &(usize, Entry)) -> bool {
+    let Entry::Answer(messages) = entry else { return false };
+    messages.last().is_some_and(|last| last.calls.iter().all(|call| call.hook == Hook::Drop))
 }
 
 impl UserMessage {

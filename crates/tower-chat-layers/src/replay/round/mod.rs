@@ -224,17 +224,14 @@ impl Round {
         }
     }
 
-    /// Returns the messages after the answer in stored order: its results, and messages beside
-    /// approvals. The caller must not change call ids or positions.
+    /// Returns the messages after the answer, in the order of the output: its results, and then
+    /// messages beside approvals. The caller must not change call ids or positions.
     pub(in crate::replay) fn later_messages_mut(&mut self) -> Vec<&mut Arc<Message>> {
         let Some(After { results, following, .. }) = self.after.as_deref_mut() else {
             return Vec::new();
         };
-        let results = results.iter_mut().enumerate().map(|(position, it)| (position, true, it));
-        let following = following.iter_mut().map(|it| (it.results_before, false, &mut it.message));
-        let mut later: Vec<_> = following.chain(results).collect();
-        later.sort_by_key(|(position, is_result, _)| (*position, *is_result));
-        later.into_iter().map(|(_, _, message)| message).collect()
+        let following = following.iter_mut().map(|following| &mut following.message);
+        results.iter_mut().chain(following).collect()
     }
 
     /// Returns the messages of the answer with their positions, from the first message with a call
