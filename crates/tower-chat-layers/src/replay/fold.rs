@@ -221,6 +221,13 @@ impl Replay {
         }
     }
 
+    /// Closes the open round if `is_closed` returns `true` for the first message with its calls.
+    pub(super) fn close_round_if(&mut self, is_closed: impl FnOnce(&Message) -> bool) {
+        if self.open.as_ref().is_some_and(|round| is_closed(round.message())) {
+            self.close_round();
+        }
+    }
+
     /// Removes and returns the omitted call that a late result answers.
     pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<RoundCall>> {
         let number = self.omitted_calls.find(result)?;

@@ -58,8 +58,7 @@ impl OldMedia {
     ///
     /// A message without an id belongs to the run of the message before it: a piece of a split
     /// message follows the first piece, and a result from the record follows the answer with its
-    /// call. A late result has the id of the message that contains it. If several runs have added the results of a closed round, the message with these
-    /// results has the id of the first of them.
+    /// call. Results that another run has added have an id of this run.
     pub(super) fn apply_before(
         &self,
         messages: &Messages,

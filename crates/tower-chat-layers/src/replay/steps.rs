@@ -233,10 +233,10 @@ impl ReplayPolicy {
     /// Applies steps 3 to 8 to a replay of a stored history. Calls without a result at the end of
     /// the history remain, because the input of the run may answer these calls.
     pub fn edit(&self, replay: &mut Replay, context: &ReplayContext<'_>) {
-        if context.summary.is_some_and(ReplaySummary::covers_all) {
-            // The summary also replaces the last calls and results. A later result of one of these
-            // calls is sent with its call.
-            replay.close_round();
+        if let Some(summary) = context.summary {
+            // The summary also replaces the last calls. A later result of one of these calls is
+            // sent with its call.
+            replay.close_round_if(|message| summary.covers(message));
         }
         replay.edit_before_open(|closed, open| self.apply_before(closed, open, context));
         // The open round (the last calls of the history and their results) keeps all sources,

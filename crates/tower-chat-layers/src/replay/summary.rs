@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use serde_json::Value;
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, Messages, Part, Role,
+    ConversationKey, Message, MessageId, Messages, Part, Role, ToolCall,
     store::{History, HistoryStore, HistorySummary, StoreError},
 };
 
@@ -81,8 +81,9 @@ impl ReplaySummary {
     }
 
     /// Returns whether the summary covers all messages of the history.
-    pub(super) fn covers_all(&self) -> bool {
-        self.covered.is_all()
+    /// Returns whether the summary covers a stored message.
+    pub(super) fn covers(&self, message: &Message) -> bool {
+        self.covered.contains(message)
     }
 
     /// Returns whether a message contains this summary.
@@ -101,21 +102,7 @@ impl ReplaySummary {
         }
         let mut replaced = messages.take(head);
         replaced.push(self.message.clone());
-        let mut end = self.covered.end_in(messages).max(head);
-        if let Some(covered) = messages.get(end).filter(|first| self.covered.contains(first)) {
-            // A later result answers a call of this message.
-            let calls = covered.parts.iter().filter_map(|part| match part {
-                Part::ToolCall(call) => Some(call.clone()),
-                _ => None,
-            });
-            let unlinked = calls.map(|mut call| {
-                broken_links::unlink_call(&mut call);
-                Part::ToolCall(call)
-            });
-            replaced.push(covered.with_parts(unlinked.collect()));
-            end += 1;
-        }
-        replaced.append(&messages.skip(end));
+        replaced.append(&self.covered.split(&messages.skip(head)).1);
         (replaced, head + 1)
     }
 }
@@ -143,13 +130,46 @@ impl Covered {
         message.id.is_some_and(|id| !self.later.contains(&id))
     }
 
-    /// Returns the number of messages at the beginning of `messages` that are covered. `messages` is
-    /// the output of the earlier replay steps for the history.
+    fn is_later(&self, message: &Message) -> bool {
+        message.id.is_some_and(|id| self.later.contains(&id))
+    }
+
+    /// Splits `messages`, the output of the earlier replay steps for the history, into the covered
+    /// ones and the others. A covered call whose result is not covered is part of the others. It
+    /// loses the id by which OpenAI Responses links it with other parts of its message.
     ///
     /// The earlier steps move messages only within a turn, or to the result that answers their
     /// call. The messages that they create have no id, and are covered if they precede the first
     /// message that is not covered.
-    pub(crate) fn end_in(&self, messages: &Messages) -> usize {
+    pub(crate) fn split(&self, messages: &Messages) -> (Messages, Messages) {
+        let is_result = |message: &&Arc<Message>| message.role == Role::Tool;
+        let is_of_run =
+            |message: &&Arc<Message>| matches!(message.role, Role::Assistant | Role::Tool);
+        let mut end = self.end_in(messages);
+        end += messages.iter_from(end).take_while(is_result).count();
+        // Only a call of the last covered run can directly precede a result that is not covered.
+        let begin = end - messages.take(end).iter().rev().take_while(is_of_run).count();
+        let (mut covered, mut others) = (messages.take(begin), Messages::new());
+        let mut last = messages.iter_from(begin).take(end - begin).peekable();
+        while let Some(asking) = last.next() {
+            let results = std::iter::from_fn(|| last.next_if(is_result));
+            let (late, own): (Vec<_>, Vec<_>) = results.partition(|result| self.is_later(result));
+            let mut rest = asking.clone();
+            for results in late {
+                let calls = take_calls(&mut rest, results);
+                others.push(calls);
+                others.push(results.clone());
+            }
+            if !rest.parts.is_empty() {
+                covered.push(rest);
+            }
+            covered.extend(own.into_iter().cloned());
+        }
+        others.append(&messages.skip(end));
+        (covered, others)
+    }
+
+    fn end_in(&self, messages: &Messages) -> usize {
         if self.is_all() {
             return messages.len();
         }
@@ -157,13 +177,27 @@ impl Covered {
         let after_last = messages.iter().rposition(is_covered).map_or(0, |last| last + 1);
         let mut rest = messages.iter_from(after_last);
         let next = rest.position(|message| message.id.is_some() && message.id == self.next);
-        let mut end = after_last + next.unwrap_or(0);
-        // A result must not be sent without its call, which directly precedes it.
-        while messages.get(end).is_some_and(|message| message.role == Role::Tool) && end > 0 {
-            end -= 1;
-        }
-        end
+        after_last + next.unwrap_or(0)
     }
+}
+
+/// Removes the calls that these results answer from their message, and returns a message with the
+/// calls.
+fn take_calls(asking: &mut Arc<Message>, results: &Message) -> Message {
+    let ids: HashSet<&str> = results.results().filter_map(|it| it.call_id.as_deref()).collect();
+    let is_answered = |call: &ToolCall| call.id.as_deref().is_some_and(|id| ids.contains(id));
+    let calls = asking.asked_calls().filter(|call| is_answered(call)).cloned();
+    let mut calls = Message::tool_calls(calls.collect::<Vec<_>>());
+    for part in &mut calls.parts {
+        if let Part::ToolCall(call) = part {
+            broken_links::unlink_call(call);
+        }
+    }
+    broken_links::retain(
+        &mut Arc::make_mut(asking).parts,
+        |part| !matches!(part, Part::ToolCall(call) if is_answered(call)),
+    );
+    calls
 }
 
 #[cfg(test)]

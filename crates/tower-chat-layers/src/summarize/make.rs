@@ -236,7 +236,7 @@ impl<'a> SummaryMaker<'a> {
         let covered = Covered::of(&history.messages, covered);
         let mut messages = Messages::new();
         replay.edit_closed(|closed| {
-            messages = closed.take(covered.end_in(closed));
+            messages = covered.split(closed).0;
             Messages::new()
         });
         messages.push(Message::user(&*self.summarize.prompt));

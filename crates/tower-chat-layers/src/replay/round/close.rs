@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 
-use super::{After, Following, Leftover, Round, RoundCall};
+use super::{After, Following, PlacedResult, Round, RoundCall};
 use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
 
 /// The output of a closed round.
@@ -67,9 +67,7 @@ impl Round {
         let mut messages = Vec::new();
         for OutputMessage { message, results, .. } in output {
             messages.extend(message);
-            if !results.is_empty() {
-                messages.push(Arc::new(self.results_message(results)));
-            }
+            messages.extend(self.results_messages(results).into_iter().map(Arc::new));
         }
         let after = self.messages_after(leftover);
         Closed { messages, unanswered, after }
@@ -77,7 +75,7 @@ impl Round {
 
     /// Returns the messages and results after the round. Each message is after the results of its
     /// own run, and before those of later runs.
-    fn messages_after(self, leftover: Vec<Leftover>) -> Vec<AfterRound> {
+    fn messages_after(self, leftover: Vec<PlacedResult>) -> Vec<AfterRound> {
         let Some(After { results, following, .. }) = self.after.map(|after| *after) else {
             return Vec::new();
         };
@@ -106,27 +104,44 @@ impl Round {
         all
     }
 
-    /// Returns a message with these results, and with the other fields of the round's first message
-    /// of results.
-    fn results_message(&self, results: Vec<Part>) -> Message {
-        let mut message = match self.results().first() {
-            Some(first) => (**first).clone(),
-            None => Message::new(Role::Tool, Vec::new()),
-        };
-        message.parts = results;
-        message
+    /// Returns messages with these results, in their order. Consecutive results that one run has
+    /// added are in one message, which has the other fields of the first message with results of
+    /// this run. The error result of an interrupted call is in a message with other results, if
+    /// there are any.
+    fn results_messages(&self, results: Vec<(Option<usize>, ToolResult)>) -> Vec<Message> {
+        let run = |message: &Message| message.id.map(|id| id.run);
+        let mut source = results.iter().find_map(|(position, _)| *position);
+        let mut output: Vec<Message> = Vec::new();
+        for (position, result) in results {
+            source = position.or(source);
+            let source = source.and_then(|position| self.results().get(position));
+            let of_run = source.map(|source| run(source));
+            let is_of_run = |last: &&mut Message| of_run.is_none_or(|of_run| run(last) == of_run);
+            if let Some(last) = output.last_mut().filter(is_of_run) {
+                last.parts.push(Part::ToolResult(result));
+                continue;
+            }
+            let first = self.results().iter().find(|message| Some(run(message)) == of_run);
+            let mut message = match first {
+                Some(first) => (**first).clone(),
+                None => Message::new(Role::Tool, Vec::new()),
+            };
+            message.parts = vec![Part::ToolResult(result)];
+            output.push(message);
+        }
+        output
     }
 }
 
 /// Returns whether one of the results of a round has ended its run.
-pub(super) fn is_ended_by_tool(calls: &[(RoundCall, Option<ToolResult>)]) -> bool {
-    calls.iter().any(|(_, result)| result.as_ref().is_some_and(|result| result.ends_run))
+pub(super) fn is_ended_by_tool(calls: &[(RoundCall, Option<PlacedResult>)]) -> bool {
+    calls.iter().any(|(_, result)| result.as_ref().is_some_and(|(_, result)| result.ends_run))
 }
 
 /// A call of a round with its result.
 struct PairedCall {
     call: RoundCall,
-    result: Option<ToolResult>,
+    result: Option<PlacedResult>,
     is_hidden: bool,
     /// Whether the call gets an error result that reports an interruption if it has no result.
     is_interrupted: bool,
@@ -136,7 +151,8 @@ struct PairedCall {
 struct OutputMessage {
     /// `None` if no part remains.
     message: Option<Arc<Message>>,
-    results: Vec<Part>,
+    /// The results, each with the index of its message, or `None` for an interrupted call.
+    results: Vec<(Option<usize>, ToolResult)>,
     /// Whether a call of the message has its real result.
     is_answered: bool,
 }
@@ -165,14 +181,14 @@ fn output_message(
         };
         let keep = !is_hidden
             && match (result, call.is_pending_approval(), strictness) {
-                (Some(result), _, _) => {
+                (Some((position, result)), _, _) => {
                     is_answered = true;
-                    results.push(Part::ToolResult(call.answer(result)));
+                    results.push((Some(position), call.answer(result)));
                     true
                 }
                 (None, false, Strictness::Lenient) => true,
                 (None, false, _) if is_interrupted => {
-                    results.push(Part::ToolResult(call.interrupted()));
+                    results.push((None, call.interrupted()));
                     unanswered.push(RoundCall { is_visible: true, ..call.clone() });
                     true
                 }

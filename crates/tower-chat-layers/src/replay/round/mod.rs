@@ -64,8 +64,8 @@ struct Following {
     results_before: usize,
 }
 
-/// A result that answers no call of the round, and the index of its message in `results`.
-type Leftover = (usize, ToolResult);
+/// A result, and the index of its message in `results`.
+type PlacedResult = (usize, ToolResult);
 
 impl Round {
     /// Returns whether a message contains calls that need results.
@@ -75,6 +75,11 @@ impl Round {
 
     pub(in crate::replay) fn new(message: Arc<Message>, position: usize) -> Self {
         Self { message, position, after: None }
+    }
+
+    /// Returns the first message of the answer that contains a call.
+    pub(in crate::replay) fn message(&self) -> &Message {
+        &self.message
     }
 
     pub(in crate::replay) fn position(&self) -> usize {
@@ -152,7 +157,7 @@ impl Round {
 
     /// Returns whether the run of this round ended intentionally. If it did, each call without a
     /// result was returned to the caller, or was not run because the run had ended.
-    fn is_of_ended_run(&self, calls: &[(RoundCall, Option<ToolResult>)]) -> bool {
+    fn is_of_ended_run(&self, calls: &[(RoundCall, Option<PlacedResult>)]) -> bool {
         self.after.as_ref().is_some_and(|after| after.run_ended)
             || self.answer().any(|(message, _)| ends_with_open_calls(message))
             || self.own_results().any(|message| is_marked_ended(message))
@@ -161,7 +166,7 @@ impl Round {
 
     /// Returns whether a tool, a stop or the limit of rounds has ended the run of this round. The
     /// calls without a result were then not returned to the caller.
-    fn has_end_reason(&self, calls: &[(RoundCall, Option<ToolResult>)]) -> bool {
+    fn has_end_reason(&self, calls: &[(RoundCall, Option<PlacedResult>)]) -> bool {
         let answer = self.answer().map(|(message, _)| message);
         self.after.as_ref().is_some_and(|after| after.has_end_reason)
             || answer.chain(self.own_results()).any(|message| has_end_reason(message))
@@ -350,7 +355,7 @@ impl Round {
 
     /// Returns each call with its result, in order, and the results that answer no call of the
     /// round.
-    fn pair(&self) -> (Vec<(RoundCall, Option<ToolResult>)>, Vec<Leftover>) {
+    fn pair(&self) -> (Vec<(RoundCall, Option<PlacedResult>)>, Vec<PlacedResult>) {
         let calls = self.asked_calls();
         let messages = self.results().iter().enumerate();
         let results: Vec<(usize, &ToolResult)> = messages
@@ -358,14 +363,14 @@ impl Round {
             .collect();
         let found: Vec<_> = results.iter().map(|(_, result)| *result).collect();
         let found = self.paired(&calls, &found);
-        let mut calls: Vec<(RoundCall, Option<ToolResult>)> =
+        let mut calls: Vec<(RoundCall, Option<PlacedResult>)> =
             calls.into_iter().map(|call| (call, None)).collect();
         let mut leftover = Vec::new();
         for ((message, result), found) in results.into_iter().zip(found) {
             match found {
                 Answers::Call(index) => {
                     if let Some((_, answer)) = calls.get_mut(index) {
-                        *answer = Some(result.clone());
+                        *answer = Some((message, result.clone()));
                     }
                 }
                 Answers::Again => {}

@@ -192,6 +192,40 @@ fn a_call_is_sent_with_its_result() {
 }
 
 #[test]
+fn each_covered_call_is_sent_with_its_later_result() {
+    let [c, d] = ["c", "d"].map(|id| ToolCall::new(id, "look", "{}"));
+    let both = || vec![asks(1), Message::tool_calls([c.clone(), d.clone()])];
+    let each = || vec![asks(1), calls("c"), calls("d")];
+    let and_text = || vec![asks(1), calls("c"), answers(1)];
+    let late = |id: &str| vec![result(id), answers(2)];
+    let late_results = || vec![result("d"), result("c"), answers(2)];
+    let answered = |calls: Vec<Message>, id: &str| [calls, vec![result(id)]].concat();
+    check([
+        ("calls of one message", 0, runs([both(), late_results()]), 2, "S cd found cfound d a2"),
+        ("one of two calls", 0, runs([answered(both(), "c"), late("d")]), 3, "S d found d a2"),
+        ("the first of two", 0, runs([answered(both(), "d"), late("c")]), 3, "S c found c a2"),
+        ("calls of two messages", 0, runs([each(), late_results()]), 3, {
+            "S c found c d found d a2"
+        }),
+        ("one of two messages", 0, runs([answered(each(), "d"), late("c")]), 4, "S c found c a2"),
+        ("a later text", 0, runs([and_text(), late("c")]), 3, "S c found c a2"),
+        ("no answer follows", 0, runs([and_text(), vec![result("c")]]), 3, "S c found c"),
+        ("one of two, no answer", 0, runs([answered(both(), "c"), vec![result("d")]]), 3, {
+            "S d found d"
+        }),
+    ]);
+}
+
+#[test]
+fn the_request_for_a_summary_has_no_call_with_a_later_result() {
+    let [c, d] = ["c", "d"].map(|id| ToolCall::new(id, "look", "{}"));
+    let asks_twice = vec![asks(1), Message::tool_calls([c, d]), result("c")];
+    let messages = runs([asks_twice, vec![result("d"), answers(2)]]);
+    let (covered, rest) = Covered::of(&messages, 3).split(&output_of(&messages));
+    assert_eq!([shorts(&covered), shorts(&rest)], ["q1 c found c", "d found d a2"]);
+}
+
+#[test]
 fn the_last_calls_are_not_sent_if_the_summary_covers_them() {
     let [c, d] = ["c", "d"].map(|id| ToolCall::new(id, "look", "{}"));
     let asks_twice = || vec![asks(1), Message::tool_calls([c.clone(), d.clone()])];
