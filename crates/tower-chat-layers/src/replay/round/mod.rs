@@ -229,14 +229,20 @@ impl Round {
         }
     }
 
-    /// Returns the messages after the answer, in the order of the output: its results, and then
-    /// messages beside approvals. The caller must not change call ids or positions.
+    /// Returns the messages after the answer, in the order of the output: its results, results of
+    /// earlier rounds, and messages beside approvals. The caller must not change call ids or
+    /// positions.
     pub(in crate::replay) fn later_messages_mut(&mut self) -> Vec<&mut Arc<Message>> {
+        let of_earlier = self.pair().1.into_iter().map(|(position, _)| position);
+        let of_earlier: HashSet<usize> = of_earlier.collect();
         let Some(After { results, following, .. }) = self.after.as_deref_mut() else {
             return Vec::new();
         };
-        let following = following.iter_mut().map(|following| &mut following.message);
-        results.iter_mut().chain(following).collect()
+        let results = results.iter_mut().enumerate();
+        let (of_earlier, own): (Vec<_>, Vec<_>) =
+            results.partition(|(position, _)| of_earlier.contains(position));
+        let results = own.into_iter().chain(of_earlier).map(|(_, message)| message);
+        results.chain(following.iter_mut().map(|following| &mut following.message)).collect()
     }
 
     /// Returns the messages of the answer with their positions, from the first message with a call
