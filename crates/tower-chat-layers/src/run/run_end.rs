@@ -127,14 +127,11 @@ impl RunLog {
         let was_stored = std::mem::replace(&mut self.is_end_stored, true);
         let written = response_at_end(messages);
         if !written.is_empty() {
-            let before = self.conversation.added.as_slice().iter().take(
-                if written.len() == messages.len() {
-                    self.conversation.added.as_slice().len()
-                } else {
-                    0
-                },
-            );
-            let all: Vec<_> = before.chain(written).cloned().collect();
+            let before = match written.len() == messages.len() {
+                true => self.conversation.added.as_slice(),
+                false => &[],
+            };
+            let all = [before, written].concat();
             let is_partial_response = written
                 .last()
                 .is_some_and(|last| last.id.is_some_and(|id| is_incomplete_response(last, id.run)));

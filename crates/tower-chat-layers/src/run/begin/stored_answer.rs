@@ -79,8 +79,8 @@ pub(crate) fn repeated_answer(
 }
 
 /// Returns whether the messages of a request equal the first messages of the run. Needed for a tool
-/// loop of another crate that does not number its service calls, if `observe_alone` has not
-/// compared them.
+/// loop of another crate that does not number its service calls, if the service stores the history:
+/// `observe_alone` then has not compared the messages.
 fn repeats_input(log: &RunLog, request: &ChatRequest) -> bool {
     let own = log.conversation.input(request);
     let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
