@@ -13,7 +13,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    DanglingCalls, Replay, broken_links,
+    DanglingCalls, Replay, ReplaySummary, broken_links,
     naming::Naming,
     order::{Ordered, in_order},
     policy::Strictness,
@@ -221,11 +221,16 @@ impl Replay {
         }
     }
 
-    /// Closes the open round if `is_closed` returns `true` for the first message with its calls.
-    pub(super) fn close_round_if(&mut self, is_closed: impl FnOnce(&Message) -> bool) {
-        if self.open.as_ref().is_some_and(|round| is_closed(round.message())) {
-            self.close_round();
-        }
+    /// Closes the open round if a summary covers the first message with its calls. Results that the
+    /// summary does not cover are then late results, as if the round had been closed before them.
+    pub(super) fn close_covered_round(&mut self, summary: &ReplaySummary) {
+        self.name_unnamed_results();
+        let Some(round) = self.open.as_mut().filter(|round| summary.covers(round.message())) else {
+            return;
+        };
+        let late = round.take_results_if(|results| summary.is_before(results));
+        self.close_round();
+        late.iter().for_each(|results| self.push_results(results));
     }
 
     /// Removes and returns the omitted call that a late result answers.

@@ -236,7 +236,7 @@ impl ReplayPolicy {
         if let Some(summary) = context.summary {
             // The summary also replaces the last calls. A later result of one of these calls is
             // sent with its call.
-            replay.close_round_if(|message| summary.covers(message));
+            replay.close_covered_round(summary);
         }
         replay.edit_before_open(|closed, open| self.apply_before(closed, open, context));
         // The open round (the last calls of the history and their results) keeps all sources,

@@ -86,6 +86,11 @@ impl ReplaySummary {
         self.covered.contains(message)
     }
 
+    /// Returns whether a stored message is after those that the summary covers.
+    pub(super) fn is_before(&self, message: &Message) -> bool {
+        self.covered.is_later(message)
+    }
+
     /// Returns whether a message contains this summary.
     fn is_message(&self, message: &Message) -> bool {
         message.metadata.get(SUMMARY).and_then(Value::as_u64) == Some(self.summary.id)

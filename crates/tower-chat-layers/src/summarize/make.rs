@@ -231,6 +231,8 @@ impl<'a> SummaryMaker<'a> {
         let Summarizable { history, replay, summary, .. } = &self.source;
         let policy = ReplayPolicy { window: None, ..self.sources.policy.clone() };
         let mut replay = replay.clone();
+        // The open round may contain results of earlier calls, which are not covered.
+        replay.retract_answered_by(&[]);
         let sources = ReplaySources { policy: &policy, ..self.sources };
         sources.edit(&mut replay, summary.as_ref()).await;
         let covered = Covered::of(&history.messages, covered);

@@ -4,12 +4,16 @@
 use tower::{Layer, Service, limit::ConcurrencyLimitLayer, timeout::TimeoutLayer};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, Finish, HistoryStore, Message, Part, PersistenceError,
-    PersistencePolicy, Role, ToolCall, Tools,
+    PersistencePolicy, Role, ToolCall, ToolResult, Tools,
     layer::{PerServiceCallPersistence, ToolLoopLayer},
-    message::{ContentKind, RefusalMark, RefusalMarks},
+    message::{ContentKind, MessageId, RefusalMark, RefusalMarks},
     policy::{StoreFailure, Summarize},
     request::{EndedBy, FinishReason, Usage},
-    store::{Directory, Keep, Maintenance, Rewrite, Summaries, UsageGrouping, UsageQuery},
+    run::RunId,
+    store::{
+        Directory, Keep, Maintenance, Revision, Rewrite, Summaries, UsageGrouping, UsageQuery,
+        author::Write,
+    },
     tool::ApprovalRequest,
 };
 use tower_chat_testkit::{
@@ -285,6 +289,30 @@ async fn a_summary_made_on_request_covers_all_turns_but_the_newest() {
     assert_eq!(sent(&writer, 1), expected);
     assert_eq!(now(100).await.as_deref(), Some("S2"), "nothing else may be covered");
     assert_eq!(writer.requests().len(), 2);
+}
+
+/// The result of the interrupted call is after the turns that the summary covers, in the open round.
+#[tokio::test]
+async fn the_request_for_a_summary_lacks_an_interrupted_call_with_a_later_result() {
+    let (store, writer) = (store(), writer());
+    let calls = |id: &str| Message::tool_calls([ToolCall::new(id, "look", "{}")]);
+    let late = Message::tool_results([ToolResult::new("c1", "late")]);
+    let runs = [
+        vec![Message::user("q1"), calls("c1")],
+        vec![Message::user("q2"), calls("c2")],
+        vec![late],
+    ];
+    let mut revision = Revision::ABSENT;
+    for messages in runs {
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let write = Write::new(key(), id, revision, messages.into_iter().map(Into::into));
+        revision = write.result();
+        let slot = store.inner().reserve().await.unwrap();
+        store.inner().append(slot, vec![write]).await.unwrap();
+    }
+    summarize(10, &writer).now(&store, &key()).await.unwrap().unwrap();
+    assert_eq!(summaries(&store).await, [row(2, "S1")]);
+    assert_eq!(sent(&writer, 0), "user q1, user Summarise.");
 }
 
 #[tokio::test]
