@@ -173,30 +173,31 @@ fn a_late_result_belongs_to_the_run_that_has_added_it() {
 /// The result of an earlier call is stored before the result of the open round, and sent after it.
 #[test]
 fn media_of_an_open_round_count_in_the_order_in_which_they_are_sent() {
-    let runs = [(); 3].map(|()| RunId::new());
     let with_picture = |id: &str, data: &str| {
         let mut result = ToolResult::new(id, "a map");
         result.content.push(picture(data));
-        Message::tool_results([result])
+        result
     };
+    let (early, last) = (with_picture("early", "b25l"), with_picture("last", "dHdvMg=="));
+    let separate = [early.clone(), last.clone()].map(|result| Message::tool_results([result]));
+    let together = Message::tool_results([early, last]);
     let calls = |id: &str| Message::tool_calls([ToolCall::new(id, "look", "{}")]);
-    let messages = [
-        (0, Message::user("where?")),
-        (0, calls("early")),
-        (1, Message::user("and here?")),
-        (1, calls("last")),
-        (2, with_picture("early", "b25l")),
-        (2, with_picture("last", "dHdvMg==")),
-    ];
-    let mut replay = Replay::new(DanglingCalls::default());
-    for (index, (run, mut message)) in (0..).zip(messages) {
-        message.id = Some(MessageId { run: runs[run], index });
-        replay.push(&Arc::new(message));
+    let questions =
+        [Message::user("where?"), calls("early"), Message::user("and here?"), calls("last")];
+    for results in [separate.to_vec(), vec![together]] {
+        let runs = [(); 3].map(|()| RunId::new());
+        let of_run = [0, 0, 1, 1].into_iter().chain([2; 2]);
+        let messages = of_run.zip(questions.iter().cloned().chain(results));
+        let mut replay = Replay::new(DanglingCalls::default());
+        for (index, (run, mut message)) in (0..).zip(messages) {
+            message.id = Some(MessageId { run: runs[run], index });
+            replay.push(&Arc::new(message));
+        }
+        let policy = ReplayPolicy::default().with_old_media(OldMedia::keep_last(1));
+        policy.edit(&mut replay, &ReplayContext::at(SystemTime::UNIX_EPOCH));
+        let four = "[An earlier attachment (image/png, 4 bytes) is not sent again.]";
+        assert_eq!(media(&replay.view()), [[four], ["media"]]);
     }
-    let policy = ReplayPolicy::default().with_old_media(OldMedia::keep_last(1));
-    policy.edit(&mut replay, &ReplayContext::at(SystemTime::UNIX_EPOCH));
-    let four = "[An earlier attachment (image/png, 4 bytes) is not sent again.]";
-    assert_eq!(media(&replay.view()), [[four], ["media"]]);
 }
 
 #[test]

@@ -244,16 +244,43 @@ impl Round {
     /// earlier rounds, and messages beside approvals. The caller must not change call ids or
     /// positions.
     pub(in crate::replay) fn later_messages_mut(&mut self) -> Vec<&mut Arc<Message>> {
-        let of_earlier = self.pair().1.into_iter().map(|(position, _)| position);
-        let of_earlier: HashSet<usize> = of_earlier.collect();
+        self.sort_results();
         let Some(After { results, following, .. }) = self.after.as_deref_mut() else {
             return Vec::new();
         };
-        let results = results.iter_mut().enumerate();
-        let (of_earlier, own): (Vec<_>, Vec<_>) =
-            results.partition(|(position, _)| of_earlier.contains(position));
-        let results = own.into_iter().chain(of_earlier).map(|(_, message)| message);
-        results.chain(following.iter_mut().map(|following| &mut following.message)).collect()
+        let following = following.iter_mut().map(|following| &mut following.message);
+        results.iter_mut().chain(following).collect()
+    }
+
+    /// Moves the results of earlier rounds after those of this round. Splits messages that contain
+    /// both.
+    fn sort_results(&mut self) {
+        let mut of_earlier = self.pair().1.into_iter().peekable();
+        let Some(after) = self.after.as_deref_mut().filter(|_| of_earlier.peek().is_some()) else {
+            return;
+        };
+        let (mut own, mut earlier) = (Vec::new(), Vec::new());
+        for (position, message) in after.results.iter().enumerate() {
+            let parts = message.parts.iter().cloned();
+            let (moved, kept): (Vec<_>, Vec<_>) = parts.partition(|part| {
+                let is_part = |(at, result): &PlacedResult| {
+                    *at == position && part.as_tool_result() == Some(result)
+                };
+                of_earlier.next_if(is_part).is_some()
+            });
+            if moved.is_empty() || !kept.is_empty() {
+                own.push(message.with_parts(kept));
+            }
+            if !moved.is_empty() {
+                earlier.push((position, message.with_parts(moved)));
+            }
+        }
+        for following in &mut after.following {
+            let is_before = |(position, _): &&(usize, _)| *position < following.results_before;
+            following.results_before = own.len() + earlier.iter().filter(is_before).count();
+        }
+        let earlier = earlier.into_iter().map(|(_, message)| message);
+        after.results = own.into_iter().chain(earlier).map(Arc::new).collect();
     }
 
     /// Returns the messages of the answer with their positions, from the first message with a call
