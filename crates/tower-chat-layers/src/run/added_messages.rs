@@ -126,11 +126,12 @@ impl AddedMessages {
         }
     }
 
-    /// Adds messages that a write contains, and that have their ids.
+    /// Adds messages that a write contains, and that have their ids. There must be no unsubmitted
+    /// messages.
     pub(super) fn push_submitted(&mut self, messages: Vec<Arc<Message>>) {
-        let (at, count) = (self.submitted, messages.len());
-        self.messages.splice(at..at, messages);
-        self.submitted += count;
+        debug_assert!(messages.is_empty() || self.unsubmitted().is_empty());
+        self.submitted += messages.len();
+        self.messages.extend(messages);
     }
 
     /// Adds the messages of an answered service call, which have their ids, to a run that is stored

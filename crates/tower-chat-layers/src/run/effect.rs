@@ -19,7 +19,7 @@ pub(super) enum Effect {
     Write(Box<RunWrite>),
     /// Adds the messages of an answered service call to the run log, for the write at the end of
     /// the run.
-    AddUnstored(AnsweredServiceCall),
+    AddUnsubmitted(AnsweredServiceCall),
     /// Leaves the run open for a later attempt, and sets the end of the lease.
     Leave(LeaseEnd),
 }

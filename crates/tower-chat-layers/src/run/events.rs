@@ -155,7 +155,10 @@ fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
     let write = RunWrite { ended_by, ends_run, ..RunWrite::messages(messages) };
     Effect::Write(Box::new(match log.mode {
         PersistenceMode::PerRun => {
-            return Effect::AddUnstored(AnsweredServiceCall { messages: write.messages, adopted });
+            return Effect::AddUnsubmitted(AnsweredServiceCall {
+                messages: write.messages,
+                adopted,
+            });
         }
         PersistenceMode::PerServiceCall => RunWrite { adopted: Some(adopted), ..write },
         PersistenceMode::Journaled => {

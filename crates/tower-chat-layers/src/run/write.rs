@@ -56,7 +56,7 @@ impl Run {
         match apply(log, self.policy(), event) {
             Effect::Nothing => (Submission::nothing(), None),
             Effect::Write(write) => submit(self, log, slot, *write),
-            Effect::AddUnstored(call) => {
+            Effect::AddUnsubmitted(call) => {
                 log.conversation.add_unsubmitted(call, self.clock().whole_milliseconds());
                 (Submission::nothing(), None)
             }

@@ -47,7 +47,7 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     }
     let write = match effect {
         Effect::Write(write) => write,
-        Effect::AddUnstored(call) => {
+        Effect::AddUnsubmitted(call) => {
             log.conversation.add_unsubmitted(call, None);
             return wording;
         }
@@ -77,7 +77,7 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
 fn summary(effect: &Effect) -> String {
     let write = match effect {
         // In per-run mode, a service call adds its messages to the run log and writes nothing.
-        Effect::Nothing | Effect::AddUnstored(_) => return "-".to_owned(),
+        Effect::Nothing | Effect::AddUnsubmitted(_) => return "-".to_owned(),
         Effect::Leave(LeaseEnd::NotHeld) => return "leaves".to_owned(),
         Effect::Leave(LeaseEnd::Abandoned) => return "abandons".to_owned(),
         Effect::Leave(LeaseEnd::At(_)) => return "leaves until".to_owned(),
