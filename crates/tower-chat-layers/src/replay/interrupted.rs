@@ -30,20 +30,23 @@ pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
     let mut rest = Messages::new();
     let mut from = 0;
     for (position, ids) in find(output, calls).into_iter().rev() {
-        let (Some(asking), Some(answers)) = (output.get(position), output.get(position + 1)) else {
-            continue;
-        };
+        let Some(asking) = output.get(position) else { continue };
         rest.append_range(output, from..position);
-        from = position + 2;
+        let is_results = |message: &&Arc<Message>| message.role == Role::Tool;
+        let results = output.iter_from(position + 1).take_while(is_results);
+        let results: Vec<_> = results.cloned().collect();
+        from = position + 1 + results.len();
         let mut asking = (**asking).clone();
         broken_links::retain(&mut asking.parts, |part| {
             let id = asked_call(part).and_then(|call| call.id.as_deref());
             !id.is_some_and(|id| ids.contains(id))
         });
-        let mut answers = (**answers).clone();
-        answers.parts.retain(|part| !interrupted_id(part).is_some_and(|id| ids.contains(id)));
         rest.extend(has_content(&asking).then(|| Arc::new(asking)));
-        rest.extend((!answers.parts.is_empty()).then(|| Arc::new(answers)));
+        for results in results {
+            let mut results = Message::clone(&results);
+            results.parts.retain(|part| !interrupted_id(part).is_some_and(|id| ids.contains(id)));
+            rest.extend((!results.parts.is_empty()).then(|| Arc::new(results)));
+        }
     }
     rest.append_range(output, from..output.len());
     rest
@@ -58,7 +61,8 @@ pub(super) fn first_position<'a>(
 }
 
 /// Returns the position of each message with some of the interrupted calls, and their ids, in
-/// descending order. The next message contains the results that report the interruption.
+/// descending order. The results that report the interruption are in the messages of results directly
+/// after it.
 ///
 /// Each item of `calls` is a call, and the number of messages at the beginning of `output` among
 /// which the call is searched.
@@ -74,17 +78,20 @@ fn find<'a>(
         left += 1;
     }
     let mut found = Vec::new();
-    let mut behind: Option<&Arc<Message>> = None;
+    let mut results: Vec<&Arc<Message>> = Vec::new();
     for (position, message) in (0..output.len()).zip(output.iter()).rev() {
         if left == 0 {
             break;
         }
-        let Some(answers) = behind.replace(message).filter(|it| it.role == Role::Tool) else {
+        if message.role == Role::Tool {
+            results.push(message);
             continue;
-        };
+        }
         let mut asked: Option<HashSet<&str>> = None;
         let mut ids: HashSet<&'a str> = HashSet::new();
-        for id in answers.parts.iter().filter_map(interrupted_id) {
+        for id in
+            results.drain(..).flat_map(|results| results.parts.iter().filter_map(interrupted_id))
+        {
             for of_message in [message.id, None] {
                 let Some(of_id) = wanted.get_mut(&(id, of_message)) else { continue };
                 let is_within = of_id.last().is_some_and(|(_, within)| position < *within);

@@ -106,22 +106,21 @@ impl Round {
 
     /// Returns messages with these results, in their order. Consecutive results that one run has
     /// added are in one message, which has the other fields of the first message with results of
-    /// this run. The error result of an interrupted call is in a message with other results, if
-    /// there are any.
+    /// this run. The error result of an interrupted call belongs to the run of the call.
     fn results_messages(&self, results: Vec<(Option<usize>, ToolResult)>) -> Vec<Message> {
         let run = |message: &Message| message.id.map(|id| id.run);
-        let mut source = results.iter().find_map(|(position, _)| *position);
         let mut output: Vec<Message> = Vec::new();
+        let mut run_of_last = None;
         for (position, result) in results {
-            source = position.or(source);
-            let source = source.and_then(|position| self.results().get(position));
-            let of_run = source.map(|source| run(source));
-            let is_of_run = |last: &&mut Message| of_run.is_none_or(|of_run| run(last) == of_run);
-            if let Some(last) = output.last_mut().filter(is_of_run) {
+            let source = position.and_then(|position| self.results().get(position));
+            let of_run = source.map_or_else(|| run(&self.message), |source| run(source));
+            let last = output.last_mut().filter(|_| run_of_last == Some(of_run));
+            run_of_last = Some(of_run);
+            if let Some(last) = last {
                 last.parts.push(Part::ToolResult(result));
                 continue;
             }
-            let first = self.results().iter().find(|message| Some(run(message)) == of_run);
+            let first = self.results().iter().find(|message| run(message) == of_run);
             let mut message = match first {
                 Some(first) => (**first).clone(),
                 None => Message::new(Role::Tool, Vec::new()),

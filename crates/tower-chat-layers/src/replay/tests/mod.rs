@@ -231,6 +231,30 @@ fn a_late_result_of_an_interrupted_call_is_shown_once() {
 }
 
 #[test]
+fn a_late_result_of_a_round_with_results_of_two_runs_is_shown_once() {
+    let of_run = |run: u8, index: u32, mut message: Message| {
+        message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index });
+        Arc::new(message)
+    };
+    let mut replay = Replay::new(DanglingCalls::Interrupted);
+    for message in [
+        of_run(1, 0, Message::user("hi")),
+        of_run(1, 1, calls(["1", "2", "3"])),
+        of_run(1, 2, results(["1"])),
+        of_run(2, 0, results(["2"])),
+        of_run(2, 1, Message::assistant("answer a")),
+    ] {
+        replay.push(&message);
+    }
+    let sketched = |replay: &Replay| {
+        sketch(&replay.view().iter().map(|message| (**message).clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(sketched(&replay), "u:t a:c(1)+c(2)+c(3) T:r(1) T:r(2) T:r(3) a:t");
+    replay.push(&of_run(3, 0, results(["3"])));
+    assert_eq!(sketched(&replay), "u:t a:c(1)+c(2) T:r(1) T:r(2) a:t a:c(3) T:r(3)");
+}
+
+#[test]
 fn a_call_is_sent_at_the_place_of_its_late_result_even_if_the_result_is_an_interruption() {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     let late = Message::tool_results([ToolResult::error("1", INTERRUPTED)]);
