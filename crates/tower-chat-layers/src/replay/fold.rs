@@ -221,16 +221,11 @@ impl Replay {
         }
     }
 
-    /// Closes the open round if a summary covers the first message with its calls. Results that the
-    /// summary does not cover are then late results, as if the round had been closed before them.
+    /// Closes the open round if a summary covers the first message with its calls.
     pub(super) fn close_covered_round(&mut self, summary: &ReplaySummary) {
-        self.name_unnamed_results();
-        let Some(round) = self.open.as_mut().filter(|round| summary.covers(round.message())) else {
-            return;
-        };
-        let late = round.take_results_if(|results| summary.is_before(results));
-        self.close_round();
-        late.iter().for_each(|results| self.push_results(results));
+        if self.open.as_ref().is_some_and(|round| summary.covers(round.message())) {
+            self.close_round();
+        }
     }
 
     /// Removes and returns the omitted call that a late result answers.

@@ -80,15 +80,9 @@ impl ReplaySummary {
         &self.message
     }
 
-    /// Returns whether the summary covers all messages of the history.
     /// Returns whether the summary covers a stored message.
     pub(super) fn covers(&self, message: &Message) -> bool {
         self.covered.contains(message)
-    }
-
-    /// Returns whether a stored message is after those that the summary covers.
-    pub(super) fn is_before(&self, message: &Message) -> bool {
-        self.covered.is_later(message)
     }
 
     /// Returns whether a message contains this summary.
@@ -116,19 +110,12 @@ impl ReplaySummary {
 /// messages after them. These ids also occur in the output of the earlier replay steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Covered {
-    next: Option<MessageId>,
     later: HashSet<MessageId>,
 }
 
 impl Covered {
     pub(crate) fn of(history: &Messages, covered: usize) -> Self {
-        let next = history.get(covered).and_then(|message| message.id);
-        let later = history.iter_from(covered).filter_map(|message| message.id).collect();
-        Self { next, later }
-    }
-
-    fn is_all(&self) -> bool {
-        self.next.is_none() && self.later.is_empty()
+        Self { later: history.iter_from(covered).filter_map(|message| message.id).collect() }
     }
 
     fn contains(&self, message: &Message) -> bool {
@@ -152,17 +139,17 @@ impl Covered {
             |message: &&Arc<Message>| matches!(message.role, Role::Assistant | Role::Tool);
         let mut end = self.end_in(messages);
         end += messages.iter_from(end).take_while(is_result).count();
-        // Only a call of the last covered run can directly precede a result that is not covered.
+        // A result that is not covered directly follows the message with its call, so only the last
+        // answers and results are searched.
         let begin = end - messages.take(end).iter().rev().take_while(is_of_run).count();
         let (mut covered, mut others) = (messages.take(begin), Messages::new());
-        let mut last = messages.iter_from(begin).take(end - begin).peekable();
-        while let Some(asking) = last.next() {
-            let results = std::iter::from_fn(|| last.next_if(is_result));
+        let mut searched = messages.iter_from(begin).take(end - begin).peekable();
+        while let Some(asking) = searched.next() {
+            let results = std::iter::from_fn(|| searched.next_if(is_result));
             let (late, own): (Vec<_>, Vec<_>) = results.partition(|result| self.is_later(result));
             let mut rest = asking.clone();
             for results in late {
-                let calls = take_calls(&mut rest, results);
-                others.push(calls);
+                others.extend(take_calls(&mut rest, results));
                 others.push(results.clone());
             }
             if !rest.parts.is_empty() {
@@ -175,34 +162,24 @@ impl Covered {
     }
 
     fn end_in(&self, messages: &Messages) -> usize {
-        if self.is_all() {
-            return messages.len();
-        }
         let is_covered = |message: &Arc<Message>| self.contains(message);
         let after_last = messages.iter().rposition(is_covered).map_or(0, |last| last + 1);
-        let mut rest = messages.iter_from(after_last);
-        let next = rest.position(|message| message.id.is_some() && message.id == self.next);
-        after_last + next.unwrap_or(0)
+        let later = messages.iter_from(after_last).position(|message| self.is_later(message));
+        later.map_or(messages.len(), |later| after_last + later)
     }
 }
 
 /// Removes the calls that these results answer from their message, and returns a message with the
-/// calls.
-fn take_calls(asking: &mut Arc<Message>, results: &Message) -> Message {
+/// calls. `None` if there are none.
+fn take_calls(asking: &mut Arc<Message>, results: &Message) -> Option<Message> {
     let ids: HashSet<&str> = results.results().filter_map(|it| it.call_id.as_deref()).collect();
     let is_answered = |call: &ToolCall| call.id.as_deref().is_some_and(|id| ids.contains(id));
-    let calls = asking.asked_calls().filter(|call| is_answered(call)).cloned();
-    let mut calls = Message::tool_calls(calls.collect::<Vec<_>>());
-    for part in &mut calls.parts {
-        if let Part::ToolCall(call) = part {
-            broken_links::unlink_call(call);
-        }
-    }
-    broken_links::retain(
-        &mut Arc::make_mut(asking).parts,
-        |part| !matches!(part, Part::ToolCall(call) if is_answered(call)),
-    );
-    calls
+    let answered = asking.asked_calls().filter(|call| is_answered(call)).cloned();
+    let mut answered: Vec<ToolCall> = answered.collect();
+    answered.iter_mut().for_each(broken_links::unlink_call);
+    let is_kept = |part: &Part| !matches!(part, Part::ToolCall(call) if is_answered(call));
+    broken_links::retain(&mut Arc::make_mut(asking).parts, is_kept);
+    (!answered.is_empty()).then(|| Message::tool_calls(answered))
 }
 
 #[cfg(test)]

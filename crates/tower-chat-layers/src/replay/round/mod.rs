@@ -116,17 +116,6 @@ impl Round {
         self.after.as_mut().map(|after| std::mem::take(&mut after.unnamed)).unwrap_or_default()
     }
 
-    /// Removes and returns the messages of results for which `is_taken` returns `true`.
-    pub(in crate::replay) fn take_results_if(
-        &mut self,
-        is_taken: impl Fn(&Message) -> bool,
-    ) -> Vec<Arc<Message>> {
-        let results = self.after.as_mut().map(|after| &mut after.results);
-        results
-            .map(|results| results.extract_if(.., |it| is_taken(it)).collect())
-            .unwrap_or_default()
-    }
-
     pub(in crate::replay) fn has_unnamed(&self) -> bool {
         self.after.as_ref().is_some_and(|after| !after.unnamed.is_empty())
     }

@@ -2,7 +2,7 @@
 //! turn is the messages of one run.
 
 use tower_chat_core::{
-    Native, Reasoning, RunId, ToolCall, ToolResult,
+    ApprovalRequest, Native, Reasoning, RunId, ToolCall, ToolResult,
     store::{Head, Revision},
 };
 
@@ -214,6 +214,16 @@ fn each_covered_call_is_sent_with_its_later_result() {
             "S d found d"
         }),
     ]);
+}
+
+#[test]
+fn a_message_beside_an_approval_is_sent_after_the_late_result() {
+    let [c, d] = ["c", "d"].map(|id| ToolCall::new(id, "look", "{}"));
+    let approval = ApprovalRequest::new("request", d.clone(), true).approve();
+    let decides = Message::new(Role::User, vec![approval.into(), Part::text("and this")]);
+    let asks_twice = vec![asks(1), Message::tool_calls([c, d])];
+    let messages = runs([asks_twice, vec![result("c"), decides]]);
+    check([("beside an approval", 0, messages, 2, "S c found c and this")]);
 }
 
 #[test]
