@@ -49,10 +49,18 @@ pub(crate) fn added_text(entries: usize) -> String {
     format!("D{entries}")
 }
 
+/// The beginning of the message of a request that contains a summary.
+const HEADING: &str =
+    "user: [Summary of the earlier conversation, whose messages are not sent again:]";
+
 /// Returns the message of a request that contains the text of a summary.
 pub(crate) fn request_text(text: &str) -> String {
-    let heading = "[Summary of the earlier conversation, whose messages are not sent again:]";
-    format!("user: {heading}\n\n{text}")
+    format!("{HEADING}\n\n{text}")
+}
+
+/// Returns whether a message of a request contains a summary.
+pub(crate) fn is_request_text(text: &str) -> bool {
+    text.starts_with(HEADING)
 }
 
 /// Creates the policy that makes summaries of conversations above this limit. The size of a message

@@ -13,7 +13,7 @@ use tower_chat::{
 use super::Driver;
 use crate::contract_model::{
     model::{End, Expected, Model},
-    observe,
+    observe, summaries,
     tools::token_in,
 };
 
@@ -33,7 +33,11 @@ impl Driver<'_> {
             };
             match self.windowed {
                 Some(_) => self.shown.push(shown.join("\n")),
-                None => same(&format!("service call {call} shows"), &shown, expected)?,
+                None => same(
+                    &format!("service call {call} shows"),
+                    &with_sorted_late_results(&shown),
+                    &with_sorted_late_results(expected),
+                )?,
             }
         }
         if let Some(missing) = expected.shown.get(calls) {
@@ -124,15 +128,28 @@ impl Driver<'_> {
     }
 }
 
+/// Sorts the calls directly after a summary. Their results are stored after the covered messages, and
+/// the contract does not state their order.
+fn with_sorted_late_results(shown: &[String]) -> Vec<String> {
+    let mut sorted = shown.to_vec();
+    let is_call = |text: &&mut String| text.contains(") = ");
+    let summary = sorted.iter().position(|text| summaries::is_request_text(text));
+    let after = summary.map_or(sorted.len(), |summary| summary + 1);
+    let calls = sorted[after..].iter_mut().take_while(is_call).count();
+    sorted[after..after + calls].sort();
+    sorted
+}
+
 /// Compares the messages of requests with those that the model expects.
 pub(super) fn compare_requests(
     what: &str,
     found: Vec<Result<Vec<String>, String>>,
     expected: &[Vec<String>],
 ) -> Result<(), String> {
+    let text = |request: &[String]| with_sorted_late_results(request).join("\n    ");
     let texts: Result<Vec<String>, String> =
-        found.into_iter().map(|request| Ok(request?.join("\n    "))).collect();
-    let expected: Vec<String> = expected.iter().map(|request| request.join("\n    ")).collect();
+        found.into_iter().map(|request| Ok(text(&request?))).collect();
+    let expected: Vec<String> = expected.iter().map(|request| text(request)).collect();
     same(what, &texts.map_err(|it| format!("{what}: {it}"))?, &expected)
 }
 

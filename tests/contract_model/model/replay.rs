@@ -11,21 +11,21 @@ use crate::contract_model::{compaction, media::Medium, script::UserMessage, tool
 
 /// Returns the messages that the model receives: every text, and every call with a result.
 ///
-/// - Each entry has its index in the conversation, and a flag: whether its stored form is sent, and
-///   not its original form.
+/// - Each entry has its index in the conversation, the index of its run, and a flag: whether its
+///   stored form is sent, and not its original form.
 /// - A call whose result follows after other messages is moved to the position of the result.
 /// - The calls in `interrupted` have no result at the end of their round, even if a later message
 ///   contains their result.
 /// - `summary` is sent in place of the entries that it covers.
 pub(super) fn replay<'e>(
-    entries: impl Iterator<Item = (usize, &'e Entry, bool)>,
+    entries: impl Iterator<Item = (usize, usize, &'e Entry, bool)>,
     interrupted: &BTreeSet<&str>,
     summary: Option<&InForce>,
 ) -> Vec<SentItem> {
     let covered = summary.map_or(0, |summary| summary.covers);
     let mut replay = Replay { covered, interrupted: interrupted.clone(), ..Replay::default() };
-    for (index, entry, is_stored) in entries {
-        replay.index = index;
+    for (index, run, entry, is_stored) in entries {
+        (replay.index, replay.run) = (index, run);
         match entry {
             Entry::Text(message) => replay.user(&message.text, &message.media),
             Entry::Queued(text) => replay.user(text, &[]),
@@ -66,6 +66,8 @@ struct Replay<'c> {
     covered: usize,
     /// The index of the current entry.
     index: usize,
+    /// The index of its run.
+    run: usize,
     items: Vec<Item>,
     /// The formatted calls of all previous answers, by their tokens.
     calls: BTreeMap<String, String>,
@@ -74,9 +76,10 @@ struct Replay<'c> {
     round: usize,
     /// The indices at which the messages of the last round begin, and the index of its end.
     messages: Vec<usize>,
-    /// Texts that the caller has sent with approvals, while calls of the round have no result yet.
-    /// They are inserted after the results of the round.
-    beside_approvals: Vec<Item>,
+    /// Texts that the caller has sent with approvals, while calls of the round have no result yet,
+    /// with the indices of their runs. They are inserted after the results of the round, and before
+    /// late results of later runs.
+    beside_approvals: Vec<(usize, Item)>,
     interrupted: BTreeSet<&'c str>,
 }
 
@@ -127,7 +130,8 @@ impl Replay<'_> {
         let items = of_user(self.index, &message.text, &message.media);
         let waits = |item: &Item| matches!(item, Item::Pair { result: None, .. });
         if self.items[self.round..].iter().any(waits) {
-            self.beside_approvals.extend(items);
+            let run = self.run;
+            self.beside_approvals.extend(items.into_iter().map(|item| (run, item)));
         } else {
             self.items.extend(items);
         }
@@ -196,7 +200,7 @@ impl Replay<'_> {
             }
             self.items.extend(words.into_iter().chain(asking).chain(rest));
         }
-        self.items.append(&mut self.beside_approvals);
+        self.items.extend(self.beside_approvals.drain(..).map(|(_, item)| item));
     }
 
     fn is_interrupted(&self, item: &Item) -> bool {
@@ -219,6 +223,9 @@ impl Replay<'_> {
             match of_round {
                 Some(result) => *result = text,
                 None => {
+                    let run = self.run;
+                    let earlier = self.beside_approvals.extract_if(.., |(of, _)| *of != run);
+                    self.items.extend(earlier.map(|(_, item)| item));
                     let token = outcome.token.clone();
                     let call = self.calls.get(&token).cloned().unwrap_or_default();
                     let index = self.index;
@@ -226,7 +233,7 @@ impl Replay<'_> {
                 }
             }
         }
-        self.items.append(&mut self.beside_approvals);
+        self.items.extend(self.beside_approvals.drain(..).map(|(_, item)| item));
     }
 
     fn shown(mut self) -> Vec<SentItem> {

@@ -318,10 +318,11 @@ impl Model<'_> {
     fn show(&self, active_run: &ActiveRun, trace: &mut Expected) {
         let begins = active_run.begins;
         let before = self.history[..begins].iter().enumerate();
-        let before = before.map(|(index, (_, entry))| (index, entry, true));
+        let before = before.map(|(index, (run, entry))| (index, *run, entry, true));
         let own = active_run.entries.iter().enumerate();
         let own = own.filter(|(at, entry)| !(*at < active_run.resumed && entry.is_without_calls()));
-        let own = own.map(|(at, entry)| (begins + at, entry, at < active_run.resumed));
+        let run = active_run.run;
+        let own = own.map(|(at, entry)| (begins + at, run, entry, at < active_run.resumed));
         let stored = &active_run.entries[..active_run.resumed];
         let interrupted = self.interrupted(&self.history[..begins], stored);
         let summary = active_run.summary.as_ref();

@@ -183,7 +183,8 @@ impl Model<'_> {
     /// Returns the first `all` entries as a request contains them.
     fn shown(&self, all: usize) -> Vec<SentItem> {
         let stored = &self.history[..all];
-        let entries = stored.iter().enumerate().map(|(index, (_, entry))| (index, entry, true));
+        let entries = stored.iter().enumerate();
+        let entries = entries.map(|(index, (run, entry))| (index, *run, entry, true));
         replay(entries, &self.interrupted(stored, &[]), self.in_force().as_ref())
     }
 
@@ -214,7 +215,8 @@ impl Model<'_> {
             let is_input =
                 matches!(entry, Entry::Text(_) | Entry::Approvals { .. } | Entry::Queued(_));
             if is_input && turn != Some(*run) {
-                // The first turn may begin with a late result, whose call is already covered.
+                // A first turn without input ends with its final answer. It begins with a late
+                // result, whose call is already covered.
                 if turn.is_some() || self.history[begin..at].last().is_some_and(is_final_answer) {
                     let turn = &self.history[begin..at];
                     let is_closed = !self.awaits_results(turn) && !self.is_round_open(turn, entry);
@@ -258,7 +260,7 @@ impl Model<'_> {
     }
 }
 
-/// Returns whether an entry is an answer whose last message has no calls.
+/// Returns whether an entry is an answer whose last message has no stored calls.
 fn is_final_answer((_, entry): &(usize, Entry)) -> bool {
     let Entry::Answer(messages) = entry else { return false };
     messages.last().is_some_and(|last| last.calls.iter().all(|call| call.hook == Hook::Drop))
