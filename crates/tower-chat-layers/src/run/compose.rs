@@ -87,7 +87,7 @@ impl CallRecords {
             }
             if message.results().next().is_some() {
                 let asked = answered.by_message_at(position, &all, &conversation.replay);
-                self.store_results(conversation, &mut retained, &asked, (sequence, &mut records));
+                self.store_results(conversation, &mut retained, &asked, sequence, &mut records);
             }
             if sequence.is_some() {
                 stored.push(retained);
@@ -163,7 +163,8 @@ impl CallRecords {
         conversation: &LoadedConversation,
         message: &mut Arc<Message>,
         asked: &[Option<AskedCall>],
-        (sequence, records): (Option<u64>, &mut Records),
+        sequence: Option<u64>,
+        records: &mut Records,
     ) {
         let reports = message.id.and_then(|id| self.take_reports(id));
         let mut reports = reports.unwrap_or_default().into_iter();
@@ -181,7 +182,7 @@ impl CallRecords {
             };
             let of_run = asked.call_position;
             let retained =
-                self.retained_outcome(conversation, (of_run, &asked.call), result, report.as_ref());
+                self.retained_outcome(conversation, of_run, &asked.call, result, report.as_ref());
             let Some(position) = self.stored_position(conversation, of_run) else {
                 changes.push((index, None));
                 continue;

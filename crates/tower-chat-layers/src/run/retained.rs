@@ -21,7 +21,8 @@ impl CallRecords {
     pub(super) fn retained_outcome(
         &self,
         conversation: &LoadedConversation,
-        (of_run, call): (CallOfRun, &ToolCall),
+        of_run: CallOfRun,
+        call: &ToolCall,
         result: &ToolResult,
         report: Option<&ToolReport>,
     ) -> Retained {

@@ -181,7 +181,8 @@ impl CallRecords {
             let Some(stored) = self.stored_call(conversation, *call, &[]) else { continue };
             let retained = self.retained_outcome(
                 conversation,
-                (*call, &stored.found.call),
+                *call,
+                &stored.found.call,
                 result,
                 Some(report),
             );
