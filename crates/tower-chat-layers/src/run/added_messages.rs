@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{Message, MessageId, Role, RunId};
 
-use super::run_end::{is_complete, response_at_end};
+use super::complete::{is_complete, response_at_end};
 use crate::approval::answers_approvals;
 
 /// The messages that a run has added to its conversation, in order.

@@ -15,12 +15,12 @@ use tower_chat_core::{
 
 use super::{
     calls::Attempt,
+    complete::{follows_open_calls, response_at_end},
     effect::{AnsweredServiceCall, Effect, RunWrite},
     incomplete_commit::{IncompleteCommit, OfPriorCalls, incomplete_commit},
     log::RunLog,
     partial_text::partial_message,
     recording::Adopted,
-    run_end::{follows_open_calls, response_at_end},
     trailing_results::{mark_results, take_trailing_results},
 };
 use crate::{

@@ -14,10 +14,9 @@ use tower_chat_core::{
 
 use super::{
     Settings,
+    complete::is_incomplete_response,
     load_range::{next_range, range_of},
     model_request::own_messages,
-    partial_text::is_partial_response,
-    redact::is_without_calls,
 };
 use crate::{
     PersistenceError,
@@ -178,13 +177,6 @@ pub(super) fn has_incomplete_responses(history: &History, run: RunId) -> bool {
 /// Returns the messages without the incomplete responses of `run`, which the request continues.
 fn without_incomplete_responses(messages: &Messages, run: RunId) -> Messages {
     messages.iter().filter(|message| !is_incomplete_response(message, run)).cloned().collect()
-}
-
-/// Returns whether a message is a partial response of `run`, or a response whose calls hooks have
-/// removed. While `run` continues, its incomplete responses are not sent to the model.
-pub(super) fn is_incomplete_response(message: &Message, run: RunId) -> bool {
-    let is_of_run = message.id.is_some_and(|id| id.run == run);
-    is_of_run && (is_partial_response(message, run) || is_without_calls(message))
 }
 
 /// Returns the conversation's head after all writes in the outbox.

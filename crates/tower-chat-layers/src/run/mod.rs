@@ -19,6 +19,7 @@ mod call_cache;
 mod call_records;
 mod calls;
 mod claims;
+mod complete;
 mod compose;
 mod conversation;
 mod effect;

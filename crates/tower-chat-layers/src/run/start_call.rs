@@ -9,12 +9,12 @@ use super::{
     PersisterAbove, Run, ServiceCall, WritePoint,
     begin::request::replay_with,
     calls::Attempt,
+    complete::{is_complete, response_at_end},
     hooks::hooks_were_called,
     log::RunLog,
     model_request::{joined, own_messages},
     repeated::take_observed,
     repeated_input::repeated_len,
-    run_end::{is_complete, response_at_end},
     service_call::{OpenCall, StoredCall, submit_again},
 };
 use crate::{

@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{Head, History},
 };
 
-use super::{Run, run_end::response_at_end};
+use super::{Run, complete::response_at_end};
 use crate::{
     PersistenceError, PersistenceMode, next_step::pending_calls, pending_results::recorded_calls,
     tool::PendingCall,

@@ -34,11 +34,10 @@ use super::{
     Run, ServiceCall, Shared, Storage,
     added_messages::AddedMessages,
     call_records::CallRecords,
+    complete::is_incomplete_response,
     conversation::LoadedConversation,
     fenced_attempt::FencedAttempt,
-    history::{
-        LoadedReplay, has_incomplete_responses, head_of, is_incomplete_response, load_history,
-    },
+    history::{LoadedReplay, has_incomplete_responses, head_of, load_history},
     hooks::Hooks,
     input_digest::{differs, input_digest},
     journaled::Journal,

@@ -10,12 +10,12 @@ use crate::{
     replay::ended_by,
     run::{
         Run, ServiceCall,
+        complete::{as_answered, is_complete, response_at_end},
         conversation::LoadedConversation,
         log::RunLog,
         partial_text::is_partial_response,
         repeated::last_answer,
         repeated_input::input_len,
-        run_end::{as_answered, is_complete, response_at_end},
     },
 };
 
