@@ -58,8 +58,7 @@ impl OldMedia {
     ///
     /// A message without an id belongs to the run of the message before it: a piece of a split
     /// message follows the first piece, and a result from the record follows the answer with its
-    /// call. A message with results that a later run has added
-    /// has an id of that later run.
+    /// call. A message with results that a later run has added has an id of that later run.
     pub(super) fn apply_before(
         &self,
         messages: &Messages,
