@@ -61,8 +61,8 @@ pub(super) fn first_position<'a>(
 }
 
 /// Returns the position of each message with some of the interrupted calls, and their ids, in
-/// descending order. The results that report the interruption are in the messages of results directly
-/// after it.
+/// descending order. The messages of results directly after it contain the results that report the
+/// interruption.
 ///
 /// Each item of `calls` is a call, and the number of messages at the beginning of `output` among
 /// which the call is searched.

@@ -161,6 +161,7 @@ impl Covered {
         (covered, others)
     }
 
+    /// Returns the number of messages before the first one that is not covered.
     fn end_in(&self, messages: &Messages) -> usize {
         let is_covered = |message: &Arc<Message>| self.contains(message);
         let after_last = messages.iter().rposition(is_covered).map_or(0, |last| last + 1);
