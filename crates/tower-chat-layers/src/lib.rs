@@ -57,6 +57,7 @@
 
 pub mod adapt;
 mod approval;
+mod chat_service;
 mod clock;
 mod ending;
 mod error;

@@ -3,21 +3,16 @@
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 
-use tower_chat_core::{BoxError, ChatRequest};
-use tower_service::Service;
+use tower_chat_core::BoxError;
 
-use crate::PersistenceError;
+use crate::{PersistenceError, chat_service::ChatService};
 
 /// Waits for another run or service, which may need the permit of the ready service. Before the
 /// wait, a clone therefore replaces the ready service, which releases the permit.
-pub(crate) async fn wait_without_permit<S, T>(
+pub(crate) async fn wait_without_permit<S: ChatService, T>(
     service: &mut S,
     mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
-) -> Result<T, BoxError>
-where
-    S: Service<ChatRequest> + Clone,
-    S::Error: Into<BoxError>,
-{
+) -> Result<T, BoxError> {
     if let Poll::Ready(at_once) = poll_fn(|cx| Poll::Ready(waited_for.as_mut().poll(cx))).await {
         return Ok(at_once?);
     }

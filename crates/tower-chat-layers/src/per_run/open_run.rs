@@ -5,10 +5,9 @@
 use std::{future::poll_fn, pin::pin, time::SystemTime};
 
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, Conversation, ConversationKey, RecoveredRun, Role,
+    Answer, BoxError, ChatRequest, Conversation, ConversationKey, RecoveredRun, Role,
     store::{Head, Journal, OpenRun},
 };
-use tower_service::Service;
 
 use super::{
     PerRunPersistence,
@@ -19,6 +18,7 @@ use super::{
 };
 use crate::{
     PersistenceError, PersistenceMode,
+    chat_service::ChatService,
     recovery::{ResumesRun, close_open_run},
     run::{RunParameters, Settings, head_of},
     wait_without_permit::wait_without_permit,
@@ -36,18 +36,13 @@ pub(super) struct Cleared {
 ///
 /// Returns an error if the open run may not or could not be closed, or if another process has its
 /// lease.
-pub(super) async fn clear_open_run<S>(
+pub(super) async fn clear_open_run<S: ChatService>(
     service: &mut S,
     layer: &PerRunPersistence,
     request: &ChatRequest,
     (conversation, mode): (&Conversation, PersistenceMode),
     arrived_at: SystemTime,
-) -> Result<Cleared, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+) -> Result<Cleared, BoxError> {
     let settings = &layer.settings;
     let key = &conversation.key;
     let resumes = request.extensions.get::<ResumesRun>().is_some();
@@ -109,17 +104,12 @@ where
     }
 }
 
-async fn resume<S>(
+async fn resume<S: ChatService>(
     service: &mut S,
     layer: &PerRunPersistence,
     request: ChatRequest,
     parameters: RunParameters,
-) -> Result<Answer, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+) -> Result<Answer, BoxError> {
     execute_run(service, layer, request, parameters, None).await?.collect().await
 }
 

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
+    chat_service::ChatService,
     ending::{Ending, with_ending},
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
@@ -84,17 +85,12 @@ where
     }
 }
 
-async fn per_run<S>(
+async fn per_run<S: ChatService>(
     mut service: S,
     mut request: ChatRequest,
     layer: Arc<PerRunPersistence>,
     arrived_at: SystemTime,
-) -> Result<ChatResponse, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+) -> Result<ChatResponse, BoxError> {
     let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
     report_mode(&request, mode);
     let conversation = check(&request, &layer, mode)?;
@@ -144,18 +140,13 @@ fn lacks_persister(below: &LayersBelow) -> bool {
 
 /// Executes one run that no other run blocks. If the service has lost the history of the
 /// conversation, a second attempt may send the stored messages.
-pub(super) async fn execute_run<S>(
+pub(super) async fn execute_run<S: ChatService>(
     service: &mut S,
     layer: &PerRunPersistence,
     request: ChatRequest,
     parameters: RunParameters,
     admission: Option<RunAdmission>,
-) -> Result<ChatResponse, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+) -> Result<ChatResponse, BoxError> {
     let is_kept_by_service = parameters.head.service_id.is_some()
         || request.history_owner.as_ref().is_some_and(|owner| owner.service_id().is_some());
     let again = is_kept_by_service.then(|| (request.clone(), parameters.clone()));
@@ -192,18 +183,13 @@ struct HistoryLostInRun {
     admission: Option<RunAdmission>,
 }
 
-async fn attempt<S>(
+async fn attempt<S: ChatService>(
     service: &mut S,
     layer: &PerRunPersistence,
     mut request: ChatRequest,
     parameters: RunParameters,
     admission: Option<RunAdmission>,
-) -> Result<AttemptOutcome, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+) -> Result<AttemptOutcome, BoxError> {
     let settings = &layer.settings;
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let run = begin_run(settings, parameters, &mut request, Caller::Request).await?;
@@ -251,17 +237,13 @@ enum BeginOutcome {
     Stored(Answer),
 }
 
-async fn begin_call<S>(
+async fn begin_call<S: ChatService>(
     service: &mut S,
     settings: &Settings,
     run: &Run,
     request: ChatRequest,
     opened: &mut OpenedRun,
-) -> Result<BeginOutcome, BoxError>
-where
-    S: Service<ChatRequest> + Clone + Send,
-    S::Error: Into<BoxError>,
-{
+) -> Result<BeginOutcome, BoxError> {
     if let Some(mut answer) = last_answer(run) {
         opened.report(&mut answer);
         return Ok(BeginOutcome::Stored(answer));

@@ -12,6 +12,7 @@ use tower_service::Service;
 use super::PerServiceCallPersistence;
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
+    chat_service::ChatService,
     layers_below::{LayerKind, report_readiness_poll},
     run::{
         PersisterAbove, Run, begin_lone_run, check_recorded, persisted, repeated_answer,
@@ -57,15 +58,11 @@ where
     }
 }
 
-async fn per_service_call<S>(
+async fn per_service_call<S: ChatService>(
     mut service: S,
     mut request: ChatRequest,
     layer: Arc<PerServiceCallPersistence>,
-) -> Result<ChatResponse, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone,
-    S::Error: Into<BoxError>,
-{
+) -> Result<ChatResponse, BoxError> {
     if request.extensions.get::<PersisterAbove>().is_some() {
         let run = request.extensions.get::<Run>();
         if run.is_some_and(|run| run.log().is_persisted_by_loop) {
@@ -108,17 +105,13 @@ where
 
 /// Repeats a service call with the stored messages, if the policy allows it. `lost` is the error of
 /// the service that has lost the history. Only valid if no layer above has begun the run.
-async fn call_with_record<S>(
+async fn call_with_record<S: ChatService>(
     mut service: S,
     layer: &PerServiceCallPersistence,
     run: Run,
     mut request: ChatRequest,
     lost: BoxError,
-) -> Result<ChatResponse, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone,
-    S::Error: Into<BoxError>,
-{
+) -> Result<ChatResponse, BoxError> {
     let service_id = run.log().service_id_before_answer();
     let Some(service_id) = service_id else { return Err(lost) };
     let conversation = run.conversation().clone();

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Message};
-use tower_service::Service;
 
 use super::{
     Run, WritePoint,
@@ -15,21 +14,18 @@ use super::{
 };
 use crate::{
     PersistenceError,
+    chat_service::ChatService,
     ending::{Ending, with_ending},
     yielding::yield_if_large,
 };
 
 /// Calls the service with the history and the new messages of a request, and stores the new
 /// messages and the answer or, if the run is stored at its end, adds them to the run log.
-pub(crate) async fn persisted<S>(
+pub(crate) async fn persisted<S: ChatService>(
     service: &mut S,
     run: &Run,
     mut request: ChatRequest,
-) -> Result<ChatResponse, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse>,
-    S::Error: Into<BoxError>,
-{
+) -> Result<ChatResponse, BoxError> {
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     // A separate statement, because the future would otherwise contain the error.
     let started = start_call(run, &mut request)?;

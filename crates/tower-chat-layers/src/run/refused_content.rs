@@ -8,10 +8,9 @@ use tower_chat_core::{
     RefusalMark, RefusalMarks, Role, content_refused,
     store::{HistoryStore, Maintenance, Rewrite, StoreError},
 };
-use tower_service::Service;
 
 use super::Run;
-use crate::{PersistenceError, RefusedContent, error::as_permanent};
+use crate::{PersistenceError, RefusedContent, chat_service::ChatService, error::as_permanent};
 
 fn note_refused(run: &Run, marks: &[RefusalMark]) {
     run.log().refused.add_marks(marks);
@@ -50,11 +49,7 @@ pub(crate) struct AskedAgain<'s, S> {
     pub(crate) run: &'s Run,
 }
 
-impl<S> AskedAgain<'_, S>
-where
-    S: Service<ChatRequest, Response = ChatResponse>,
-    S::Error: Into<BoxError>,
-{
+impl<S: ChatService> AskedAgain<'_, S> {
     /// Calls the service. If it refuses the request permanently and stored content may be the
     /// reason, the policy decides whether the call is repeated without this content. The content is
     /// marked if the error names its kind, or if the second call succeeds.
@@ -79,16 +74,12 @@ where
 }
 
 /// Handles a permanent refusal of a service call. `request` is a copy of the refused request.
-async fn after_refusal<S>(
+async fn after_refusal<S: ChatService>(
     service: &mut S,
     run: &Run,
     mut request: ChatRequest,
     (error, refusal): (BoxError, ContentRefused),
-) -> Result<ChatResponse, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse>,
-    S::Error: Into<BoxError>,
-{
+) -> Result<ChatResponse, BoxError> {
     let known = run.log().refused.marks.clone();
     let Suspects { stored, new, is_named } = Suspects::of(&request, &refusal, &known);
     let at_fault = stored.iter().chain(&new).next().cloned();

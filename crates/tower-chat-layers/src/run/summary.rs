@@ -4,10 +4,10 @@ use std::pin::pin;
 
 use futures_util::FutureExt;
 use tower_chat_core::{BoxError, ChatRequest, RunHandle, Usage};
-use tower_service::Service;
 
 use super::{Run, Settings, conversation::LoadedConversation, log::RunLog};
 use crate::{
+    chat_service::ChatService,
     replay::{Replay, ReplaySources},
     summarize::{SizedState, Summarizable, SummaryMaker},
     telemetry,
@@ -20,16 +20,12 @@ use crate::{
 ///
 /// During the wait, `service` has no permit, because the service that writes the summary may need
 /// it.
-pub(crate) async fn summarize_before<S>(
+pub(crate) async fn summarize_before<S: ChatService>(
     service: &mut S,
     settings: &Settings,
     run: &Run,
     request: &ChatRequest,
-) -> Result<(), BoxError>
-where
-    S: Service<ChatRequest> + Clone,
-    S::Error: Into<BoxError>,
-{
+) -> Result<(), BoxError> {
     if settings.policy.summarize.is_none() {
         return Ok(());
     }

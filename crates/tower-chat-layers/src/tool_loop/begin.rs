@@ -9,7 +9,6 @@ use std::{
 };
 
 use tower_chat_core::{BoxError, ChatRequest, Conversation, ConversationKey, Messages, RunId};
-use tower_service::Service;
 
 use super::{
     ToolLoopError,
@@ -24,6 +23,7 @@ use super::{
 };
 use crate::{
     PersistenceError,
+    chat_service::ChatService,
     layers_below::{LayerKind, LayersBelow},
     next_step::{CallRules, NextStep, PlannedCall},
     policy::UnknownCalls,
@@ -191,16 +191,12 @@ fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
 ///
 /// Must be called before the first paid service call, and before any tool runs, including tools of
 /// approved calls.
-pub(super) async fn check_layers<S>(
+pub(super) async fn check_layers<S: ChatService>(
     ready: &mut S,
     settings: &Settings,
     below: &LayersBelow,
     request: &ChatRequest,
-) -> Result<bool, BoxError>
-where
-    S: Service<ChatRequest>,
-    S::Error: Into<BoxError>,
-{
+) -> Result<bool, BoxError> {
     let conversation = key_of(request);
     if request.extensions.get::<PersisterAbove>().is_some() {
         return Err(ToolLoopError::PersisterAbove { conversation }.into());

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use futures_util::stream;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse, ChatUpdate, TruncatedStream};
-use tower_service::Service;
 
 use super::{
     ToolLoopError,
@@ -14,6 +13,7 @@ use super::{
     stop::refuse_stopped,
 };
 use crate::{
+    chat_service::ChatService,
     layers_below::LayersBelow,
     run::{Run, discard_input},
     validate::check_not_empty,
@@ -21,17 +21,12 @@ use crate::{
 };
 
 /// Runs one request. The service is ready for the first service call.
-pub(super) async fn run<S>(
+pub(super) async fn run<S: ChatService + 'static>(
     ready: S,
     settings: Arc<Settings>,
     below: Arc<LayersBelow>,
     request: ChatRequest,
-) -> Result<ChatResponse, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+) -> Result<ChatResponse, BoxError> {
     if Run::begun_by_layer(&request).is_none() {
         check_not_empty(&request)?;
     }
@@ -67,12 +62,7 @@ where
     Ok(ChatResponse::forward(updates))
 }
 
-impl<S> LoopRun<S>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+impl<S: ChatService> LoopRun<S> {
     async fn collect(mut self) -> Result<ChatResponse, BoxError> {
         let mut messages = Vec::new();
         while let Some(update) = self.next().await {

@@ -1,10 +1,7 @@
 //! Runs the tools of a round (the calls of one answer of the model and their results), and handles
 //! their results: stores the results, adds them to the next service call, or ends the run.
 
-use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, EndedBy, Finish, store::author::Slot,
-};
-use tower_service::Service;
+use tower_chat_core::{Answer, BoxError, EndedBy, Finish, store::author::Slot};
 
 use super::{
     ToolLoopError,
@@ -14,16 +11,12 @@ use super::{
     stop::unless_stopped,
 };
 use crate::{
+    chat_service::ChatService,
     next_step::PlannedCall,
     run::{Event, complete_run, discard_input, tool_finished},
 };
 
-impl<S> LoopRun<S>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+impl<S: ChatService> LoopRun<S> {
     pub(super) async fn run_tools(
         &mut self,
         calls: Vec<PlannedCall>,

@@ -4,10 +4,8 @@
 use std::{future::poll_fn, sync::Arc};
 
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, EndedBy, Finish, Message,
-    TruncatedStream,
+    Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Finish, Message, TruncatedStream,
 };
-use tower_service::Service;
 
 use super::{
     loop_run::{LoopRun, Phase, Reading},
@@ -16,18 +14,14 @@ use super::{
 };
 use crate::{
     PersistenceError,
+    chat_service::ChatService,
     next_step::{CallRules, LoopPolicy, MAX_PAUSES, NextStep},
     run::{ServiceCall, keep_pending_calls, persisted},
     tool::Tools,
     yielding::yield_if_large,
 };
 
-impl<S> LoopRun<S>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
+impl<S: ChatService> LoopRun<S> {
     pub(super) async fn call(&mut self) -> Result<(), BoxError> {
         let context = self.context.clone();
         yield_if_large(&self.transcript.unsent()).await;
