@@ -2,59 +2,40 @@
 
 use std::{
     cell::Cell,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicU8, Ordering},
     task::{Context, Poll},
 };
 
 use tower_service::Service;
 
-/// The layers of this crate that other layers detect.
+/// The layers of this crate that other layers detect. Each has one bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LayerKind {
-    PerRunPersistence,
-    ToolLoop,
-    PerServiceCallPersistence,
-}
-
-/// The number of readiness polls on one thread, for each kind of layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Polls {
-    per_run: u64,
-    tool_loop: u64,
-    per_service_call: u64,
+    PerRunPersistence = 1,
+    ToolLoop = 2,
+    PerServiceCallPersistence = 4,
 }
 
 thread_local! {
-    static POLLS: Cell<Polls> = const {
-        Cell::new(Polls { per_run: 0, tool_loop: 0, per_service_call: 0 })
-    };
+    /// The layers that report a readiness poll during the innermost active
+    /// [`LayersBelow::poll_ready`] on this thread.
+    static POLLED: Cell<u8> = const { Cell::new(0) };
 }
 
 pub(crate) fn report_readiness_poll(layer: LayerKind) {
-    let mut polls = POLLS.get();
-    let count = match layer {
-        LayerKind::PerRunPersistence => &mut polls.per_run,
-        LayerKind::ToolLoop => &mut polls.tool_loop,
-        LayerKind::PerServiceCallPersistence => &mut polls.per_service_call,
-    };
-    *count = count.wrapping_add(1);
-    POLLS.set(polls);
+    POLLED.set(POLLED.get() | layer as u8);
 }
 
 /// The layers that were found below a service, shared by its clones.
 ///
 /// Before the first request, only readiness polls reach the services of a stack: `poll_ready` of a
 /// service calls `poll_ready` of its inner service on the same thread. Each service of this crate
-/// counts its own polls. A service above compares the counts before and after it polls its inner
-/// service: if the count of a kind has changed, a layer of this kind is below. Services of other
-/// crates need no code for this purpose. A service that does not poll its inner service in the same
-/// call, such as tower's `Buffer`, hides the layers below.
+/// reports its own polls. A service above clears the reports before it polls its inner service: the
+/// layers that have reported a poll afterwards are below. Services of other crates need no code for
+/// this purpose. A service that does not poll its inner service in the same call, such as tower's
+/// `Buffer`, hides the layers below.
 #[derive(Debug, Default)]
-pub(crate) struct LayersBelow {
-    per_run: AtomicBool,
-    tool_loop: AtomicBool,
-    per_service_call: AtomicBool,
-}
+pub(crate) struct LayersBelow(AtomicU8);
 
 impl LayersBelow {
     /// Polls an inner service for readiness, and records the layers that the poll has reached.
@@ -66,28 +47,17 @@ impl LayersBelow {
     where
         S: Service<R>,
     {
-        let before = POLLS.get();
+        let before = POLLED.replace(0);
         let ready = service.poll_ready(cx);
-        let after = POLLS.get();
-        for (found, before, after) in [
-            (&self.per_run, before.per_run, after.per_run),
-            (&self.tool_loop, before.tool_loop, after.tool_loop),
-            (&self.per_service_call, before.per_service_call, after.per_service_call),
-        ] {
-            if before != after {
-                found.store(true, Ordering::Release);
-            }
-        }
+        let below = POLLED.get();
+        self.0.fetch_or(below, Ordering::Release);
+        // A layer above must also find the layers that this layer has found.
+        POLLED.set(before | below);
         ready
     }
 
     pub(crate) fn holds(&self, layer: LayerKind) -> bool {
-        match layer {
-            LayerKind::PerRunPersistence => &self.per_run,
-            LayerKind::ToolLoop => &self.tool_loop,
-            LayerKind::PerServiceCallPersistence => &self.per_service_call,
-        }
-        .load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) & layer as u8 != 0
     }
 }
 
