@@ -1,6 +1,6 @@
 //! Calls that need a result, with their ids and positions.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use tower_chat_core::{
     CallPosition, Message, MessageId, Part, Role, ToolCall,
@@ -17,21 +17,14 @@ pub(crate) struct PendingCall(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    source: CallSource,
-    /// `None` if the result uses the id from the provider.
-    result_id: Option<String>,
+    call: ToolCall,
+    /// The id by which the result refers to the call.
+    id: String,
     position: Option<CallOfRun>,
     /// Whether the result must contain the position of the call. The id alone does not identify the
     /// call if several messages of the answer contain calls, or if a later run stores the result.
     is_named: bool,
     has_arguments_of_decision: bool,
-}
-
-#[derive(Clone)]
-enum CallSource {
-    /// The call is the part with this index in the message.
-    MessagePart(Arc<Message>, usize),
-    Call(ToolCall),
 }
 
 impl PendingCall {
@@ -49,18 +42,12 @@ impl PendingCall {
                 ids = AnswerIds::default();
                 continue;
             }
-            let parts = message.parts.iter().enumerate();
-            let parts = parts.filter(|(_, part)| asked_call(part).is_some());
-            for (index, ((position, part), id)) in parts.zip(ids.next(message)).enumerate() {
-                if !matches!(part, Part::ToolCall(_)) {
-                    continue;
-                }
+            let parts = message.parts.iter().filter(|part| asked_call(part).is_some());
+            for (index, (part, id)) in parts.zip(ids.next(message)).enumerate() {
+                let Part::ToolCall(call) = part else { continue };
                 calls.push(Self(Arc::new(Inner {
-                    source: CallSource::MessagePart(message.clone(), position),
-                    result_id: match id {
-                        Cow::Borrowed(_) => None,
-                        Cow::Owned(made) => Some(made),
-                    },
+                    call: call.clone(),
+                    id: id.into_owned(),
                     position: message.id.map(|message| (message, index)),
                     is_named,
                     has_arguments_of_decision: false,
@@ -72,22 +59,14 @@ impl PendingCall {
 
     /// Creates a call of an earlier run. `id` is the id by which the result refers to the call.
     pub(crate) fn of_earlier_run(call: ToolCall, id: String, position: Option<CallOfRun>) -> Self {
-        let (source, result_id) = (CallSource::Call(call), Some(id));
         let has_arguments_of_decision = false;
-        Self(Arc::new(Inner {
-            source,
-            result_id,
-            position,
-            is_named: true,
-            has_arguments_of_decision,
-        }))
+        Self(Arc::new(Inner { call, id, position, is_named: true, has_arguments_of_decision }))
     }
 
     pub(crate) fn with_arguments_of_decision(&self, arguments: &str) -> Self {
         let mut call = self.call().clone();
         arguments.clone_into(&mut call.arguments);
-        let source = CallSource::Call(call);
-        Self(Arc::new(Inner { source, has_arguments_of_decision: true, ..(*self.0).clone() }))
+        Self(Arc::new(Inner { call, has_arguments_of_decision: true, ..(*self.0).clone() }))
     }
 
     /// Returns whether the arguments are from the approval response, and not from the model.
@@ -96,9 +75,6 @@ impl PendingCall {
     }
 
     pub(crate) fn with_position(&self, position: Option<CallOfRun>) -> Self {
-        if self.0.position == position {
-            return self.clone();
-        }
         Self(Arc::new(Inner { position, ..(*self.0).clone() }))
     }
 
@@ -114,15 +90,7 @@ impl PendingCall {
 
     /// Returns the call with the arguments with which it is executed.
     pub(crate) fn call(&self) -> &ToolCall {
-        match &self.0.source {
-            CallSource::MessagePart(message, part) => match message.parts.get(*part) {
-                Some(Part::ToolCall(call)) => call,
-                _ => unreachable!(
-                    "the part was a call when it was found, and shared messages do not change"
-                ),
-            },
-            CallSource::Call(call) => call,
-        }
+        &self.0.call
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -131,6 +99,6 @@ impl PendingCall {
 
     /// Returns the id by which the result refers to the call.
     pub(crate) fn id(&self) -> &str {
-        self.0.result_id.as_deref().or(self.call().id.as_deref()).unwrap_or_default()
+        &self.0.id
     }
 }
