@@ -21,9 +21,7 @@ pub struct StoredCall<'a> {
     call: &'a ToolCall,
     result: Option<&'a ToolResult>,
     error: Option<&'a str>,
-    new_arguments: Option<String>,
-    new_result: Option<Box<ToolResult>>,
-    new_error: Option<Option<String>>,
+    new: Redaction,
     /// Whether the tool overrides the default hook.
     is_hooked: bool,
 }
@@ -56,22 +54,6 @@ pub enum Retention {
 }
 
 impl<'a> StoredCall<'a> {
-    pub(crate) fn new(
-        call: &'a ToolCall,
-        result: Option<&'a ToolResult>,
-        error: Option<&'a str>,
-    ) -> Self {
-        Self {
-            call,
-            result,
-            error,
-            new_arguments: None,
-            new_result: None,
-            new_error: None,
-            is_hooked: true,
-        }
-    }
-
     pub(super) fn note_no_hook(&mut self) {
         self.is_hooked = false;
     }
@@ -83,13 +65,13 @@ impl<'a> StoredCall<'a> {
 
     /// Returns the result of the tool, or `None` if the tool has not run.
     pub fn result(&self) -> Option<&ToolResult> {
-        self.new_result.as_deref().or(self.result)
+        self.new.result.as_deref().or(self.result)
     }
 
     /// Returns the description of the failure in the record of tool calls. This description is for
     /// people, and is not sent to the model.
     pub fn error(&self) -> Option<&str> {
-        match &self.new_error {
+        match &self.new.error {
             Some(error) => error.as_deref(),
             None => self.error,
         }
@@ -108,21 +90,19 @@ impl<'a> StoredCall<'a> {
     ///   with [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept). If the application
     ///   sends the approval again, the model receives an error result.
     pub fn redact_arguments(&mut self, arguments: impl Into<String>) {
-        self.new_arguments = Some(arguments.into());
+        self.new.arguments = Some(arguments.into());
     }
 
     /// Replaces the text of the stored result, if the call has a result. The error flag of the
     /// result does not change. The original item of the provider is then not stored.
     pub fn redact_result(&mut self, text: impl Into<String>) {
-        let Some(mut result) = self.result().cloned() else { return };
-        result.content = vec![Part::text(text)];
-        result.native = None;
-        self.new_result = Some(Box::new(result));
+        let Some(result) = self.result() else { return };
+        self.new.result = Some(Box::new(result.with_content(vec![Part::text(text)])));
     }
 
     /// Replaces or removes the recorded description of the failure.
     pub fn redact_error(&mut self, error: Option<String>) {
-        self.new_error = Some(error);
+        self.new.error = Some(error);
     }
 }
 
@@ -144,7 +124,7 @@ pub(crate) enum NotKept {
 }
 
 /// The changes of a hook.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Redaction {
     pub(crate) arguments: Option<String>,
     pub(crate) result: Option<Box<ToolResult>>,
@@ -159,30 +139,16 @@ pub(crate) fn retained(
     result: Option<&ToolResult>,
     error: Option<&str>,
 ) -> Retained {
-    let mut stored = StoredCall::new(call, result, error);
+    let new = Redaction::default();
+    let mut stored = StoredCall { call, result, error, new, is_hooked: true };
     let outcome = catch_unwind(AssertUnwindSafe(|| tool.persist(&mut stored)));
     let failure = match outcome {
         Ok(Ok(Retention::Keep)) => {
-            return match stored {
-                StoredCall {
-                    new_arguments: None,
-                    new_result: None,
-                    new_error: None,
-                    is_hooked: false,
-                    ..
-                } => Retained::Whole,
-                StoredCall { new_arguments, new_result, new_error, .. } => {
-                    let ends_run = result.is_some_and(|result| result.ends_run);
-                    let with_end = |mut result: Box<ToolResult>| {
-                        result.ends_run = ends_run;
-                        result
-                    };
-                    Retained::Redacted(Box::new(Redaction {
-                        arguments: new_arguments,
-                        result: new_result.map(with_end),
-                        error: new_error,
-                    }))
+            return match stored.new {
+                Redaction { arguments: None, result: None, error: None } if !stored.is_hooked => {
+                    Retained::Whole
                 }
+                new => Retained::Redacted(Box::new(new)),
             };
         }
         Ok(Ok(Retention::Forget)) => return Retained::Nothing(NotKept::Forgotten),
