@@ -1,15 +1,13 @@
 //! Applies steps 3 to 8 of the [replay](super) in order.
 
-use std::{borrow::Cow, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{Message, Messages, RunId, ToolCall};
 
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OldMedia,
-    OutdatedCalls, Replay, ReplaySummary, ToolHistory, Window,
-    output::{MessageRef, ReplayOutput},
-    tool_history::{is_of_tools, without_tool_parts},
-    without_calls::WithoutCalls,
+    OutdatedCalls, Replay, ReplaySummary, ToolHistory, Window, tool_history::is_of_tools,
+    without_calls::without_calls,
 };
 
 /// The policy that decides which part of a stored history the model receives. The repair of
@@ -190,44 +188,28 @@ impl ReplayPolicy {
         open: &mut [&mut Arc<Message>],
         context: &ReplayContext<'_>,
     ) -> Messages {
-        match context.summary {
-            Some(summary) => {
-                let (messages, pinned) = summary.apply(messages);
-                self.apply_steps(&messages, pinned, open, context)
+        let (mut messages, pinned) = match context.summary {
+            Some(summary) => summary.apply(messages),
+            None => (messages.clone(), 0),
+        };
+        match self.tool_history {
+            ToolHistory::Omit => messages = self.tool_history.apply(&messages),
+            ToolHistory::Replay => {
+                if let Some(is_omitted) = self.omission_test(context) {
+                    messages = without_calls(&messages, is_omitted);
+                }
+                if let Some(citations) = self.citations_at_replay() {
+                    messages = citations.apply(&messages);
+                }
             }
-            None => self.apply_steps(messages, 0, open, context),
-        }
-    }
-
-    /// Returns the output of steps 4 to 8, whose window does not remove the first `pinned`
-    /// messages.
-    fn apply_steps(
-        &self,
-        messages: &Messages,
-        pinned: usize,
-        open: &mut [&mut Arc<Message>],
-        context: &ReplayContext<'_>,
-    ) -> Messages {
-        if self.is_off() {
-            return messages.clone();
         }
         if let Some(old_media) = &self.old_media {
-            let before = Self { old_media: None, window: None, ..self.clone() };
-            let messages = before.apply_steps(messages, pinned, &mut [], context);
-            let messages = old_media.apply_before(&messages, open, context.run);
-            let window = Self::default().with_window(self.window.clone());
-            return window.apply_steps(&messages, pinned, &mut [], context);
+            messages = old_media.apply_before(&messages, open, context.run);
         }
-        let mut output = ReplayOutput::of(messages);
-        if let Some(window) = &self.window {
-            output = output.limited_to(window, pinned);
+        match &self.window {
+            Some(window) => window.apply_after(&messages, pinned),
+            None => messages,
         }
-        let next = |message| output.push(message);
-        match self.tool_history {
-            ToolHistory::Omit => messages.iter().filter_map(without_tool_parts).for_each(next),
-            ToolHistory::Replay => self.pass_tools(messages, context, next),
-        }
-        output.finish()
     }
 
     /// Applies steps 3 to 8 to a replay of a stored history. Calls without a result at the end of
@@ -247,8 +229,7 @@ impl ReplayPolicy {
                 round.hide_answered(|_, _, _| true);
             }
             ToolHistory::Replay => {
-                let unknown = FinishTimes::new();
-                if let Some(is_omitted) = self.omission_test(context, &unknown) {
+                if let Some(is_omitted) = self.omission_test(context) {
                     round.hide_answered(is_omitted);
                 }
             }
@@ -260,9 +241,8 @@ impl ReplayPolicy {
     fn omission_test<'a>(
         &'a self,
         context: &ReplayContext<'a>,
-        unknown: &'a FinishTimes,
     ) -> Option<impl FnMut(&Message, usize, &ToolCall) -> bool + use<'a>> {
-        let finished = context.finished.unwrap_or(unknown);
+        let finished = context.finished.unwrap_or(FinishTimes::unknown());
         let freshness = self.freshness.as_ref();
         let mut is_stale =
             freshness.map(|freshness| freshness.test(context.now, context.channel, finished));
@@ -272,31 +252,6 @@ impl ReplayPolicy {
             is_stale.as_mut().is_some_and(|is_stale| is_stale(message, index, call))
                 || is_outdated(call)
         })
-    }
-
-    fn pass_tools<'a>(
-        &self,
-        messages: &'a Messages,
-        context: &ReplayContext<'_>,
-        mut next: impl FnMut(MessageRef<'a>),
-    ) {
-        let unknown = FinishTimes::new();
-        let mut calls = self.omission_test(context, &unknown).map(WithoutCalls::new);
-        let mut citations = self.citations_at_replay().map(Citations::step);
-        for message in messages.iter() {
-            let remaining = match &mut calls {
-                Some(calls) => calls.pass(message),
-                None => Some(Cow::Borrowed(message)),
-            };
-            let Some(message) = remaining else { continue };
-            match &mut citations {
-                Some(citations) => citations.pass(message, &mut next),
-                None => next(message),
-            }
-        }
-        if let Some(citations) = citations {
-            citations.finish(&mut next);
-        }
     }
 
     fn citations_at_replay(&self) -> Option<&Citations> {

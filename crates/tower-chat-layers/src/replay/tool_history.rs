@@ -44,7 +44,7 @@ impl ToolHistory {
 }
 
 /// Returns a message without its calls and results, or `None` if nothing remains.
-pub(super) fn without_tool_parts(message: &Arc<Message>) -> Option<MessageRef<'_>> {
+fn without_tool_parts(message: &Arc<Message>) -> Option<MessageRef<'_>> {
     if message.role == Role::Tool {
         return None;
     }

@@ -133,9 +133,57 @@ impl Window {
 
     /// Returns the messages inside the window.
     pub fn apply(&self, messages: &Messages) -> Messages {
-        let mut boundary = Boundary::of(self);
-        messages.iter().for_each(|message| boundary.push(message));
-        boundary.cut(messages)
+        self.apply_after(messages, 0)
+    }
+
+    /// Like [`apply`](Self::apply), but does not remove the first `pinned` messages: the summary
+    /// and the messages before it.
+    pub(super) fn apply_after(&self, messages: &Messages, pinned: usize) -> Messages {
+        let (head, begin) = self.bounds(messages, pinned);
+        if begin <= head {
+            return messages.clone();
+        }
+        let mut inside = messages.take(head);
+        inside.append(&messages.skip(begin));
+        inside
+    }
+
+    /// Returns the number of messages at the beginning that are never removed, and the position of
+    /// the first message after the removed turns.
+    fn bounds(&self, messages: &Messages, pinned: usize) -> (usize, usize) {
+        let is_system = |message: &Message| matches!(message.role, Role::System | Role::Developer);
+        let is_head =
+            |(position, message): &(usize, &Arc<Message>)| *position < pinned || is_system(message);
+        let head = messages.iter().enumerate().take_while(is_head).count();
+        let cost = |message: &Message, begins: bool| match &self.unit {
+            Unit::Messages => 1,
+            Unit::Turns => usize::from(begins),
+            Unit::Tokens(counter) => counter.tokens(message),
+        };
+        let of_head = messages.iter().take(head).map(|message| cost(message, false));
+        let of_head = of_head.fold(0, usize::saturating_add);
+        // The beginnings and costs of the turns inside the window, and the sum of these costs.
+        let (mut visible, mut of_visible) = (VecDeque::new(), 0_usize);
+        let mut turns = Turns::default();
+        for (position, message) in messages.iter().enumerate().skip(head) {
+            let begins = turns.begins_with(message);
+            let cost = cost(message, begins);
+            if begins {
+                visible.push_back((position, 0_usize));
+            }
+            if let Some((_, turn)) = visible.back_mut() {
+                *turn = turn.saturating_add(cost);
+            }
+            of_visible = of_visible.saturating_add(cost);
+            if of_head.saturating_add(of_visible) <= self.limit {
+                continue;
+            }
+            while of_head.saturating_add(of_visible) > self.low_water && visible.len() > 1 {
+                let Some((_, turn)) = visible.pop_front() else { break };
+                of_visible = of_visible.saturating_sub(turn);
+            }
+        }
+        (head, visible.front().map_or(head, |(begin, _)| *begin))
     }
 
     fn of(unit: Unit, limit: usize) -> Self {
@@ -155,111 +203,6 @@ impl fmt::Debug for Window {
             .field("limit", &self.limit)
             .field("low_water", &self.low_water)
             .finish()
-    }
-}
-
-/// The position at which the window of a conversation begins. [`push`](Self::push) updates the
-/// position.
-#[derive(Debug, Clone)]
-pub(crate) struct Boundary {
-    window: Window,
-    turns: Turns,
-    /// The number of messages at the beginning that are never removed: the `pinned` ones, and
-    /// system and developer messages.
-    head: usize,
-    /// The number of messages at the beginning that are never removed, whatever their role is: the
-    /// summary and the messages before it.
-    pinned: usize,
-    /// The cost of the first `head` messages, in the unit of the window.
-    head_cost: usize,
-    pushed: usize,
-    /// The turns inside the window, from the oldest to the newest.
-    visible: VecDeque<Turn>,
-    cost: usize,
-}
-
-#[derive(Debug, Clone)]
-struct Turn {
-    begin: usize,
-    cost: usize,
-}
-
-impl Boundary {
-    pub(crate) fn of(window: &Window) -> Self {
-        Self {
-            window: window.clone(),
-            turns: Turns::default(),
-            head: 0,
-            pinned: 0,
-            head_cost: 0,
-            pushed: 0,
-            visible: VecDeque::new(),
-            cost: 0,
-        }
-    }
-
-    pub(super) fn with_pinned(mut self, pinned: usize) -> Self {
-        self.pinned = pinned;
-        self
-    }
-
-    pub(crate) fn push(&mut self, message: &Message) {
-        let position = self.pushed;
-        self.pushed += 1;
-        let is_pinned =
-            position < self.pinned || matches!(message.role, Role::System | Role::Developer);
-        let is_head = self.head == position && is_pinned;
-        let begins = !is_head && (self.turns.begins_with(message) || self.visible.is_empty());
-        let cost = match &self.window.unit {
-            Unit::Messages => 1,
-            Unit::Turns => usize::from(begins),
-            Unit::Tokens(counter) => counter.tokens(message),
-        };
-        if is_head {
-            self.head += 1;
-            self.head_cost = self.head_cost.saturating_add(cost);
-            return;
-        }
-        if begins {
-            self.visible.push_back(Turn { begin: position, cost: 0 });
-        }
-        if let Some(turn) = self.visible.back_mut() {
-            turn.cost = turn.cost.saturating_add(cost);
-        }
-        self.cost = self.cost.saturating_add(cost);
-        if self.total() > self.window.limit {
-            self.go_down_to(self.window.low_water);
-        }
-    }
-
-    pub(crate) fn cut(&self, messages: &Messages) -> Messages {
-        let begin = self.begin();
-        if begin <= self.head {
-            return messages.clone();
-        }
-        let mut cut = messages.take(self.head);
-        cut.append(&messages.skip(begin));
-        cut
-    }
-
-    pub(super) fn head(&self) -> usize {
-        self.head
-    }
-
-    /// Returns the position of the first message after the removed turns.
-    pub(crate) fn begin(&self) -> usize {
-        self.visible.front().map_or(self.head, |turn| turn.begin)
-    }
-
-    fn total(&self) -> usize {
-        self.head_cost.saturating_add(self.cost)
-    }
-
-    fn go_down_to(&mut self, mark: usize) {
-        while self.total() > mark && self.visible.len() > 1 {
-            let Some(turn) = self.visible.pop_front() else { return };
-            self.cost = self.cost.saturating_sub(turn.cost);
-        }
     }
 }
 

@@ -48,6 +48,13 @@ impl FinishTimes {
         Self::default()
     }
 
+    /// Returns a set without any time.
+    pub(in crate::replay) fn unknown() -> &'static Self {
+        static UNKNOWN: FinishTimes =
+            FinishTimes { calls: Vec::new(), by_unique_id: OnceLock::new() };
+        &UNKNOWN
+    }
+
     /// Reads from the record the times at which the tools of a conversation finished. For a call
     /// without a time in the record, the time at which the call's result was added to the
     /// conversation is used. If the record cannot be read, this time is used for all calls.
