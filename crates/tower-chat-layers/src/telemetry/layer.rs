@@ -11,8 +11,9 @@ use tower_service::Service;
 use tracing::{Instrument, Span};
 
 use super::{
-    measured::{Measured, RunMode},
+    measured::Measured,
     open_span::OpenSpan,
+    run_span::{RunSpan, records_content},
     spans,
     updates::TracedUpdates,
 };
@@ -30,14 +31,6 @@ pub struct TelemetryLayer {
 enum Operation {
     Agent,
     Chat,
-}
-
-/// The request extension that enables content in the spans of service calls and tools.
-#[derive(Debug, Clone, Copy)]
-struct RecordContent;
-
-pub(crate) fn records_content(extensions: &http::Extensions) -> bool {
-    extensions.get::<RecordContent>().is_some()
 }
 
 impl TelemetryLayer {
@@ -122,24 +115,21 @@ where
             let response = self.inner.call(request);
             return ResponseFuture::new(async { response.await.map_err(Into::into) });
         }
-        if self.layer.records_content {
-            request.extensions.insert(RecordContent);
-        }
-        let records_content = records_content(&request.extensions);
-        if records_content {
+        let has_content = self.layer.records_content || records_content(&request.extensions);
+        if has_content {
             spans::record_input(&span, request.messages().iter().map(|message| &**message));
         }
         let name = self.layer.name.as_ref();
         let open = match self.layer.operation {
             Operation::Agent => {
-                let mode = RunMode::default();
-                request.extensions.insert(mode.clone());
-                let measured = Measured::run(&request, name, &mode);
-                OpenSpan::new(span.clone(), measured).with_mode(mode)
+                let of_run = RunSpan::new(has_content);
+                request.extensions.insert(of_run.clone());
+                let measured = Measured::run(&request, name, &of_run);
+                OpenSpan::new(span.clone(), measured).of_run(of_run)
             }
             Operation::Chat => OpenSpan::new(span.clone(), Measured::service_call(&request, name)),
         };
-        let open = open.with_content(records_content);
+        let open = open.with_content(has_content);
         let response = span.in_scope(|| self.inner.call(request));
         let response = async { response.await.map_err(Into::into) };
         ResponseFuture::new(traced(response, open).instrument(span))

@@ -1,9 +1,6 @@
 //! The metrics of an operation that has started.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use tower_chat_core::{
     ChatRequest, Finish, Usage,
@@ -16,7 +13,7 @@ use tower_chat_core::{
     },
 };
 
-use crate::PersistenceMode;
+use super::run_span::RunSpan;
 
 /// Records the metrics of an operation. Exists only if a metrics recorder is installed.
 pub(crate) struct Measured {
@@ -26,40 +23,19 @@ pub(crate) struct Measured {
 }
 
 enum Operation {
-    Run { agent: Option<Arc<str>>, model: Option<String>, mode: RunMode },
+    Run { agent: Option<Arc<str>>, model: Option<String>, span: RunSpan },
     ServiceCall { provider: Option<Arc<str>>, model: Option<String>, answering: Option<String> },
     Tool { name: String },
-}
-
-/// The extension for the persistence mode of a run, which is empty until a layer below sets the
-/// mode.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RunMode(Arc<OnceLock<&'static str>>);
-
-pub(crate) fn report_mode(request: &ChatRequest, mode: PersistenceMode) {
-    if let Some(RunMode(name)) = request.extensions.get() {
-        name.get_or_init(|| match mode {
-            PersistenceMode::PerRun => "per_run",
-            PersistenceMode::PerServiceCall => "per_service_call",
-            PersistenceMode::Journaled => "journaled",
-        });
-    }
-}
-
-impl RunMode {
-    pub(super) fn name(&self) -> Option<&'static str> {
-        self.0.get().copied()
-    }
 }
 
 impl Measured {
     pub(super) fn run(
         request: &ChatRequest,
         agent: Option<&Arc<str>>,
-        mode: &RunMode,
+        span: &RunSpan,
     ) -> Option<Box<Self>> {
         let model = || request.options.model.clone();
-        Self::of(|| Operation::Run { agent: agent.cloned(), model: model(), mode: mode.clone() })
+        Self::of(|| Operation::Run { agent: agent.cloned(), model: model(), span: span.clone() })
     }
 
     pub(super) fn service_call(
@@ -134,10 +110,10 @@ impl Measured {
     /// Records a value with the labels of the operation and of `more`.
     fn record(&self, metric: Histogram, value: f64, more: Labels<'_>) {
         let own: &[_] = match &self.operation {
-            Operation::Run { agent, model, mode } => &[
+            Operation::Run { agent, model, span } => &[
                 (label::AGENT, agent.as_deref()),
                 (label::REQUEST_MODEL, model.as_deref()),
-                (label::MODE, mode.name()),
+                (label::MODE, span.mode()),
             ],
             Operation::ServiceCall { provider, model, answering } => &[
                 (label::OPERATION, Some("chat")),

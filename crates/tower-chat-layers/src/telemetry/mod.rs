@@ -41,15 +41,16 @@ mod layer;
 mod measured;
 mod open_span;
 mod run_events;
+mod run_span;
 mod spans;
 mod updates;
 
 pub use self::layer::{Telemetry, TelemetryLayer};
 pub(crate) use self::{
-    layer::records_content,
-    measured::{Measured, report_mode},
+    measured::Measured,
     open_span::OpenSpan,
     run_events::{lease_renewed, nothing_to_summarize, repaired, summarized, taken_over},
+    run_span::{records_content, report_mode},
     spans::tool,
 };
 pub use tower_chat_core::telemetry::{TracedStore, describe, metric};

@@ -6,7 +6,8 @@ use tower_chat_core::{BoxError, Finish, Message, telemetry::Outcome};
 use tracing::Span;
 
 use super::{
-    measured::{Measured, RunMode},
+    measured::Measured,
+    run_span::RunSpan,
     spans::{
         TOOL_ERROR, error_type, record_error, record_finish, record_mode, record_outcome,
         record_output, record_result,
@@ -18,8 +19,8 @@ use super::{
 pub(crate) struct OpenSpan {
     span: Span,
     measured: Option<Box<Measured>>,
-    /// The persistence mode of a run. `None` for other operations.
-    mode: Option<RunMode>,
+    /// `None` for operations that are not runs.
+    of_run: Option<RunSpan>,
     is_ended: bool,
     /// The messages of the answer that have arrived. `None` if content is not recorded.
     content: Option<Vec<Arc<Message>>>,
@@ -27,16 +28,16 @@ pub(crate) struct OpenSpan {
 
 impl OpenSpan {
     pub(crate) fn new(span: Span, measured: Option<Box<Measured>>) -> Self {
-        Self { span, measured, mode: None, is_ended: false, content: None }
+        Self { span, measured, of_run: None, is_ended: false, content: None }
     }
 
-    pub(super) fn with_mode(mut self, mode: RunMode) -> Self {
-        self.mode = Some(mode);
+    pub(super) fn of_run(mut self, span: RunSpan) -> Self {
+        self.of_run = Some(span);
         self
     }
 
-    pub(super) fn with_content(mut self, records_content: bool) -> Self {
-        self.content = records_content.then(Vec::new);
+    pub(super) fn with_content(mut self, has_content: bool) -> Self {
+        self.content = has_content.then(Vec::new);
         self
     }
 
@@ -95,7 +96,7 @@ impl OpenSpan {
             return;
         }
         record_outcome(&self.span, outcome);
-        if let Some(mode) = self.mode.as_ref().and_then(RunMode::name) {
+        if let Some(mode) = self.of_run.as_ref().and_then(RunSpan::mode) {
             record_mode(&self.span, mode);
         }
         if let Some(measured) = &self.measured {
