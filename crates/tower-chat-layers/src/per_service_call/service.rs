@@ -15,8 +15,8 @@ use crate::{
     chat_service::ChatService,
     layers_below::{LayerKind, report_readiness_poll},
     run::{
-        PersisterAbove, Run, begin_lone_run, check_recorded, persisted, repeated_answer,
-        restart_run, run_without_store, store_run, summarize_before,
+        Run, begin_lone_run, check_recorded, persisted, repeated_answer, restart_run,
+        run_without_store, store_run, summarize_before,
     },
     tool::RunAncestry,
 };
@@ -63,9 +63,8 @@ async fn per_service_call<S: ChatService>(
     mut request: ChatRequest,
     layer: Arc<PerServiceCallPersistence>,
 ) -> Result<ChatResponse, BoxError> {
-    if request.extensions.get::<PersisterAbove>().is_some() {
-        let run = request.extensions.get::<Run>();
-        if run.is_some_and(|run| run.log().is_persisted_by_loop) {
+    if let Some(run) = Run::of_persister_above(&request) {
+        if run.log().is_persisted_by_loop {
             // The tool loop could not find this layer, and stores the run itself.
             return service.call(request).await.map_err(Into::into);
         }

@@ -117,11 +117,11 @@ pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
     if lease.is_zero() || std::mem::replace(&mut log.approved_calls.is_renewed, true) {
         return;
     }
-    let run: Weak<Shared> = Arc::downgrade(&run.0);
+    let run: Weak<Shared> = Arc::downgrade(&run.shared);
     runtime.spawn(async move {
         loop {
             tokio::time::sleep(lease / 3).await;
-            let Some(run) = run.upgrade().map(Run) else { return };
+            let Some(run) = run.upgrade().map(Run::new) else { return };
             if !renew_claims(&run, lease).await {
                 return;
             }

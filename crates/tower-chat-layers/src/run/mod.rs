@@ -140,7 +140,11 @@ use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Run(Arc<Shared>);
+pub struct Run {
+    shared: Arc<Shared>,
+    /// Whether a persister has handled the request that contains this value.
+    is_below_persister: bool,
+}
 
 /// The state that all clones of a run share.
 struct Shared {
@@ -188,11 +192,20 @@ pub struct ServiceCall {
     pub ordinal: u32,
 }
 
-/// A request extension that marks a request as already handled by a persister.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PersisterAbove;
-
 impl Run {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, is_below_persister: false }
+    }
+
+    /// Returns the run of a request, if a persister has already handled the request.
+    pub(crate) fn of_persister_above(request: &ChatRequest) -> Option<&Self> {
+        request.extensions.get::<Self>().filter(|run| run.is_below_persister)
+    }
+
+    fn below_persister(&self) -> Self {
+        Self { is_below_persister: true, ..self.clone() }
+    }
+
     /// Returns the run of a request, if a layer above the tool loop has begun it.
     pub(crate) fn begun_by_layer(request: &ChatRequest) -> Option<&Self> {
         request.extensions.get::<Self>().filter(|run| !run.log().is_alone)
@@ -209,7 +222,7 @@ impl Run {
     }
 
     pub(crate) fn conversation(&self) -> &Conversation {
-        self.stored().map_or(&self.0.conversation, |stored| &stored.conversation)
+        self.stored().map_or(&self.shared.conversation, |stored| &stored.conversation)
     }
 
     /// Returns the mode of the run, which decides when its messages become durable.
@@ -228,7 +241,7 @@ impl Run {
 
     /// Returns the mode and the store of the run, or `None` if no persister has begun the run.
     fn stored(&self) -> Option<&Storage> {
-        self.0.stored.get().map(|stored| &**stored)
+        self.shared.stored.get().map(|stored| &**stored)
     }
 
     /// Returns when the run is written: at its end in per-run mode, or if the service makes the
@@ -283,7 +296,7 @@ impl Run {
     }
 
     pub(crate) fn log(&self) -> MutexGuard<'_, RunLog> {
-        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

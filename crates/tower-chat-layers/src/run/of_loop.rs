@@ -15,7 +15,7 @@ use crate::PersistenceError;
 /// below the tool loop begins it with the first service call.
 pub(crate) fn run_without_store(conversation: Conversation) -> Run {
     let log = Mutex::new(RunLog::without_store(conversation.run));
-    Run(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
+    Run::new(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
 }
 
 /// Begins a run that has no store yet: moves the state and the store of the run that `begin`
@@ -29,9 +29,9 @@ pub(crate) async fn store_run(
         let begun = take_over(run, begin).await?;
         let missing =
             || PersistenceError::RunMissing { key: begun.key().clone(), mode: "per-service-call" };
-        begun.0.stored.get().cloned().ok_or_else(missing)
+        begun.shared.stored.get().cloned().ok_or_else(missing)
     };
-    run.0.stored.get_or_try_init(|| begin).await?;
+    run.shared.stored.get_or_try_init(|| begin).await?;
     Ok(run.log().answer.clone())
 }
 

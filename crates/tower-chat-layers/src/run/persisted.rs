@@ -32,6 +32,7 @@ pub(crate) async fn persisted<S: ChatService>(
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
         StartedCall::Call(mut call) => {
+            request.extensions.insert(run.below_persister());
             call.reserve().await?;
             yield_if_large(call.inputs()).await;
             let response = AskedAgain { service, run }.call(request).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tower_chat_core::{Answer, ChatRequest, Finish, HistoryOwner, Message, PersistenceMode, Role};
 
 use super::{
-    PersisterAbove, Run, ServiceCall, WritePoint,
+    Run, ServiceCall, WritePoint,
     begin::request::replay_with,
     calls::Attempt,
     complete::{is_complete, response_at_end},
@@ -67,7 +67,6 @@ pub(crate) fn start_call(
             NewOfCall::Messages(own) => own,
             NewOfCall::Unknown => {
                 // The layer above has put the history into the request.
-                request.extensions.insert(PersisterAbove);
                 drop(log);
                 let options = request.options.clone();
                 let call = OpenCall::new(run.clone(), ordinal, Vec::new(), options, None);
@@ -230,6 +229,5 @@ impl RunLog {
         };
         request.set_messages(joined(prefix, messages), history_len);
         request.history_owner = self.conversation.service_id.clone().map(HistoryOwner::Service);
-        request.extensions.insert(PersisterAbove);
     }
 }

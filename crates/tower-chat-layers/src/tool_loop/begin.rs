@@ -28,8 +28,8 @@ use crate::{
     next_step::{CallRules, NextStep, PlannedCall},
     policy::UnknownCalls,
     run::{
-        CallOutcome, InterruptedRun, PersisterAbove, Run, ServiceCall, WritePoint,
-        is_without_calls, next_source_number, put_history_for_loop, run_without_store,
+        CallOutcome, InterruptedRun, Run, ServiceCall, WritePoint, is_without_calls,
+        next_source_number, put_history_for_loop, run_without_store,
     },
     tool::{CallOfRun, PendingCall, RunContext, SourceNumbers},
 };
@@ -198,7 +198,7 @@ pub(super) async fn check_layers<S: ChatService>(
     request: &ChatRequest,
 ) -> Result<bool, BoxError> {
     let conversation = key_of(request);
-    if request.extensions.get::<PersisterAbove>().is_some() {
+    if Run::of_persister_above(request).is_some() {
         return Err(ToolLoopError::PersisterAbove { conversation }.into());
     }
     if below.holds(LayerKind::PerRunPersistence) {

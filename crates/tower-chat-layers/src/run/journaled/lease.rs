@@ -60,11 +60,11 @@ pub(in crate::run) async fn take_over(run: &Run) -> Result<TakenOver, Persistenc
 pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
     let Some(interval) = journal.begin_renewals() else { return };
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-    let run: Weak<Shared> = Arc::downgrade(&run.0);
+    let run: Weak<Shared> = Arc::downgrade(&run.shared);
     runtime.spawn(async move {
         loop {
             tokio::time::sleep(interval).await;
-            let Some(run) = run.upgrade().map(Run) else { return };
+            let Some(run) = run.upgrade().map(Run::new) else { return };
             let slot = Ok(Slot::unbounded().without_blocking());
             let mut renewed = {
                 let mut log = run.log();
