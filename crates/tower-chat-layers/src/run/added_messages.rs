@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use tower_chat_core::{Message, MessageId, Role, RunId};
+use tower_chat_core::{ChatRequest, Message, MessageId, Role, RunId};
 
 use super::complete::{is_complete, response_at_end};
 use crate::approval::answers_approvals;
@@ -19,6 +19,9 @@ pub(super) struct AddedMessages {
     /// The number of messages to which the run has given an index, which is also the index of the
     /// next message.
     assigned_ids: usize,
+    /// The index of the next message of the tool loop, unless more ids are assigned. The loop
+    /// numbers its messages before a service call sends them.
+    next_of_loop: usize,
     /// The input of a run that is stored at its end. A layer above the service may change the input
     /// of a service call, so the write at the end stores these messages instead.
     pub(super) input: Vec<Arc<Message>>,
@@ -35,6 +38,7 @@ impl AddedMessages {
             run,
             submitted: messages.len(),
             assigned_ids: indices.max().map_or(0, |last| last + 1),
+            next_of_loop: 0,
             messages,
             input: Vec::new(),
             is_discontinuous: false,
@@ -108,6 +112,38 @@ impl AddedMessages {
             }
         }
         messages
+    }
+
+    /// Sets the index of the tool loop's next message to the one after the messages of a request.
+    pub(super) fn number_after(&mut self, request: &ChatRequest) {
+        let of_run = request.messages().last().and_then(|last| last.id);
+        self.next_of_loop = match of_run.filter(|id| id.run == self.run) {
+            Some(last) => last.index as usize + 1,
+            None => request.messages().len().saturating_sub(request.history_len()),
+        };
+    }
+
+    /// Continues the numbers that the tool loop has given before a persister began the run.
+    pub(super) fn number_like(&mut self, before: &Self) {
+        self.next_of_loop = before.next_of_loop;
+    }
+
+    /// Sets the id of a message of the tool loop, if it has none.
+    pub(super) fn number_of_loop(
+        &mut self,
+        mut message: Arc<Message>,
+        now: Option<SystemTime>,
+    ) -> Arc<Message> {
+        let id = message.id.unwrap_or(self.id(self.next_of_loop.max(self.assigned_ids)));
+        if message.id.is_none() {
+            let message = Arc::make_mut(&mut message);
+            message.id = Some(id);
+            message.added_at = message.added_at.or(now);
+        }
+        if id.run == self.run {
+            self.next_of_loop = id.index as usize + 1;
+        }
+        message
     }
 
     /// Assigns the next ids to these messages. A store that numbers the messages itself assigns the

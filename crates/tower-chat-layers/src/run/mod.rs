@@ -72,7 +72,7 @@ use std::{
 
 use tokio::sync::OnceCell;
 use tower_chat_core::{
-    ChatRequest, Conversation, ConversationKey, Messages, RunId, store::HistoryStore,
+    ChatRequest, Conversation, ConversationKey, Message, Messages, RunId, store::HistoryStore,
 };
 
 pub(crate) use self::{
@@ -293,6 +293,17 @@ impl Run {
     pub(crate) fn policy(&self) -> &PersistencePolicy {
         static DEFAULT: LazyLock<PersistencePolicy> = LazyLock::new(PersistencePolicy::default);
         self.stored().map_or(&DEFAULT, |stored| &stored.policy)
+    }
+
+    /// Numbers the messages of the tool loop after those of its request.
+    pub(crate) fn number_after(&self, request: &ChatRequest) {
+        self.log().conversation.added.number_after(request);
+    }
+
+    /// Sets the id and the time of a message of the tool loop, if it has none.
+    pub(crate) fn number(&self, message: Arc<Message>) -> Arc<Message> {
+        let now = self.clock().whole_milliseconds();
+        self.log().conversation.added.number_of_loop(message, now)
     }
 
     pub(crate) fn log(&self) -> MutexGuard<'_, RunLog> {

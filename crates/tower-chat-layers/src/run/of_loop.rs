@@ -52,8 +52,9 @@ async fn take_over(
     begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
 ) -> Result<Run, PersistenceError> {
     let (begun, answer) = begin.await?;
-    let log = std::mem::replace(&mut *begun.log(), RunLog::without_store(begun.id()));
+    let mut log = std::mem::replace(&mut *begun.log(), RunLog::without_store(begun.id()));
     let mut of_loop = run.log();
+    log.conversation.added.number_like(&of_loop.conversation.added);
     let tools = of_loop.call_records.hooks.newest_tools();
     let loop_policy = of_loop.loop_policy.take();
     *of_loop = RunLog { answer, loop_policy, ..log };

@@ -240,7 +240,7 @@ pub(super) fn approved(
     transcript: &Transcript,
     rules: &CallRules<'_>,
 ) -> Result<Approved, ToolLoopError> {
-    let sent = transcript.pending_batches(request);
+    let sent = transcript.pending_batches();
     let mut calls = decide(request, run, sent, Some(rules))?;
     if !calls.is_empty() {
         let mut known = HashMap::new();

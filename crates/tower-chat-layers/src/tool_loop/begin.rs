@@ -55,7 +55,11 @@ impl<S> LoopRun<S> {
         } else {
             put_history_for_loop(&run, &mut request)?;
         }
-        let transcript = transcript(&request, &run, has_persister, run_id);
+        let transcript = match run.store().is_some() && has_persister {
+            true => Transcript::only_unsent(&request),
+            false => Transcript::with_whole_history(&request),
+        };
+        run.number_after(&request);
         let tools = settings.source.tools();
         run.log().call_records.hooks.use_tools(&tools);
         let rules = CallRules {
@@ -113,7 +117,7 @@ impl<S> LoopRun<S> {
     ) -> Result<(), ToolLoopError> {
         let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
-            let message = self.transcript.number(message.clone(), self.run.clock());
+            let message = self.run.number(message.clone());
             self.transcript.push_sent(&message);
         }
         if response.is_empty() {
@@ -169,16 +173,6 @@ fn first_phase(
     }
     let calls = counters.charged(approved, max_calls);
     Phase::Running { calls, finish: Box::default() }
-}
-
-/// Creates the transcript of the run. If a persister below adds the history, the transcript
-/// contains only new messages.
-fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: RunId) -> Transcript {
-    if run.store().is_some() && has_persister {
-        Transcript::only_unsent(request, run_id, || run.log().assigned_ids())
-    } else {
-        Transcript::with_whole_history(request, run_id)
-    }
 }
 
 /// Returns the source numbers after those in the loaded conversation and in the request.

@@ -65,7 +65,7 @@ pub(super) struct Reading {
 
 impl<S> LoopRun<S> {
     pub(super) fn add_message(&mut self, message: Message) -> Option<MessageId> {
-        let message = self.transcript.number(Arc::new(message), self.run.clock());
+        let message = self.run.number(Arc::new(message));
         self.transcript.push_unsent(&message);
         let id = message.id;
         self.updates.push_back(ChatUpdate::Message(message));

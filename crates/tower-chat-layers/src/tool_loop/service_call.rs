@@ -24,7 +24,7 @@ use crate::{
 impl<S: ChatService> LoopRun<S> {
     pub(super) async fn call(&mut self) -> Result<(), BoxError> {
         let context = self.context.clone();
-        yield_if_large(&self.transcript.unsent()).await;
+        yield_if_large(self.transcript.unsent()).await;
         if !std::mem::take(&mut self.is_ready) {
             let ready = poll_fn(|cx| self.service.poll_ready(cx));
             let ready = unless_stopped(&context.handle, ready).await;
@@ -61,7 +61,7 @@ impl<S: ChatService> LoopRun<S> {
             Ok(Answer { messages, finish, .. }) => {
                 let messages = messages
                     .into_iter()
-                    .map(|message| self.transcript.number(message, self.run.clock()))
+                    .map(|message| self.run.number(message))
                     .inspect(|message| self.updates.push_back(ChatUpdate::Message(message.clone())))
                     .collect();
                 self.answered(messages, finish)?;
@@ -91,7 +91,7 @@ impl<S: ChatService> LoopRun<S> {
                 return self.answered(reading.messages, finish);
             }
             ChatUpdate::Message(message) => {
-                let message = self.transcript.number(message, self.run.clock());
+                let message = self.run.number(message);
                 let has_calls = message.calls().next().is_some();
                 reading.holds_updates |= has_calls && self.tools.any_needs_approval();
                 reading.text.clear();

@@ -102,8 +102,7 @@ impl<S> LoopRun<S> {
             messages = self.ask(messages, &Finish::default())?;
         }
         if !text.is_empty() {
-            let partial =
-                self.transcript.number(Arc::new(partial_message(&text)), self.run.clock());
+            let partial = self.run.number(Arc::new(partial_message(&text)));
             self.updates.push_back(ChatUpdate::Message(partial.clone()));
             messages.push(partial);
         }
@@ -141,7 +140,6 @@ impl<S> LoopRun<S> {
             };
             self.outcomes.add_not_run(index, result, report);
         }
-        self.transcript.number_from(self.run.log().assigned_ids());
         self.add_results();
         Ok(())
     }
