@@ -31,6 +31,11 @@ impl Replay {
     ) -> Vec<Vec<Option<AskedCall>>> {
         let mut answered = Vec::with_capacity(messages.len());
         while let Some(message) = messages.get(answered.len()) {
+            if message.role != Role::Tool && message.results().next().is_none() {
+                answered.push(Vec::new());
+                self.push(message);
+                continue;
+            }
             let rest = messages.get(answered.len()..).unwrap_or_default();
             let next = rest.iter().skip(1).take_while(|message| message.role == Role::Tool).count();
             let together = rest.get(..=next).unwrap_or_default();

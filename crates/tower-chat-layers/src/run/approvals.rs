@@ -80,7 +80,7 @@ impl LoadedConversation {
     /// Returns a stored approval request, with the position of its call.
     fn approval_request(&self, id: &str) -> Option<(CallOfRun, ApprovalRequest)> {
         let added = self.added.as_slice().iter().rev();
-        let stored = added.chain(self.history.iter().rev());
+        let stored = added.chain(self.history.messages.iter().rev());
         let mut found = stored.filter_map(|message| {
             let (index, request) = find_request(message, id)?;
             Some(((message.id?, index as usize), request.clone()))
@@ -91,7 +91,7 @@ impl LoadedConversation {
     /// Returns whether a hook has changed the stored arguments of a call in the loaded history.
     pub(crate) fn has_changed_arguments(&self, (message, index): CallOfRun) -> bool {
         let position = self.position_in_history(message);
-        let stored = position.and_then(|position| self.history.get(position));
+        let stored = position.and_then(|position| self.history.messages.get(position));
         stored
             .is_some_and(|stored| calls_without_arguments(stored).any(|position| position == index))
     }
@@ -121,7 +121,7 @@ impl LoadedConversation {
         let call = CallPosition { message, index: u32::try_from(index).ok()? };
         let result = match self.recording {
             Recording::History | Recording::RecordOnly | Recording::AfterLoss => {
-                trailing_result_of(self.history.iter().rev(), Some(call), &request)
+                trailing_result_of(self.history.messages.iter().rev(), Some(call), &request)
             }
             // The store contains no answers, so only the results that this run has stored are
             // checked.

@@ -15,10 +15,7 @@ use tower_chat_core::{
     },
 };
 
-use super::{
-    Run, Shared, Submission, activity::activity_now, claims::HeldUntil, log::RunLog,
-    records::Records,
-};
+use super::{Run, Shared, Submission, activity::activity_now, log::RunLog, records::Records};
 use crate::{StoreFailure, tool::CallOfRun};
 
 /// Submits the outcomes of approved calls that are not stored yet. Otherwise, another attempt would
@@ -62,7 +59,7 @@ pub(crate) fn withdraw_claims(run: &Run) {
     }
     if !claim_lease(run, &log).is_zero() {
         let begun = held.into_iter().filter(|(call, _)| !claimed.contains_key(call));
-        let (rows, of_begun) = held_rows(&log, begun, HeldUntil(None));
+        let (rows, of_begun) = held_rows(&log, begun, None);
         claims.extend(of_begun);
         rows.into_iter().for_each(|row| records.insert(row));
     }
@@ -145,7 +142,7 @@ async fn renew_claims(run: &Run, lease: Duration) -> bool {
                 log.approved_calls.is_renewed = false;
                 return false;
             }
-            let until = HeldUntil(Some(run.clock().now() + lease));
+            let until = Some(run.clock().now() + lease);
             let (rows, claims) = held_rows(&log, held, until);
             let revision = revision.unwrap_or(log.conversation.revision);
             let write = write_of_claims(run, &log, revision, claims).with_tools(rows);
@@ -248,7 +245,7 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
 fn held_rows(
     log: &RunLog,
     calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,
-    HeldUntil(until): HeldUntil,
+    until: Option<SystemTime>,
 ) -> (Vec<ToolRecord>, Vec<Claim>) {
     let rows = calls.into_iter().filter_map(|(call, started_at)| {
         let mut row = log.call_records.call_row(&log.conversation, call)?;

@@ -1,24 +1,29 @@
 //! The data about the tool calls of a run from which later writes build rows of the record of tool
 //! calls.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use tower_chat_core::{
     Message, MessageId, Part, ToolCall, pairing::AnswerIds, store::SequencePosition,
 };
 
-use super::{call_cache::CallCache, hooks::Hooks, stored_messages::RoundCounter};
+use super::{hooks::Hooks, stored_messages::RoundCounter};
 use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 
 /// The data about the tool calls of a run for the rows of later writes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct CallRecords {
     pub(crate) hooks: Hooks,
-    reports: HashMap<MessageId, ToolReports>,
+    pub(super) reports: HashMap<MessageId, ToolReports>,
     /// The messages of this run that contain tool calls and were stored by this attempt.
-    pub(super) asking: Vec<Asking>,
-    pub(super) asked: HashMap<MessageId, usize>,
-    pub(super) call_cache: CallCache,
+    pub(super) asking: BTreeMap<MessageId, Asking>,
+    /// The calls of the answer that was looked up last. Outcomes usually arrive one at a time, and
+    /// the row of each needs the same answer.
+    pub(super) calls_of_answer: RefCell<HashMap<CallOfRun, CallOfMessage>>,
     /// The number of rounds of the run that earlier attempts have stored.
     pub(super) rounds_before: usize,
     /// The decisions of hooks about calls that wait for approval, which are made before the
@@ -26,15 +31,20 @@ pub(crate) struct CallRecords {
     pub(super) pending: HashMap<CallOfRun, Retained>,
 }
 
-#[derive(Debug)]
 pub(super) struct Asking {
     pub(super) sequence: u64,
     pub(super) round_index: u32,
     /// For each call in the model's message, its index among the stored calls of the message.
     /// `None` if it is not stored.
     pub(super) stored: Vec<Option<u32>>,
-    /// Whether hooks have removed some of the calls.
-    pub(super) lacks_calls: bool,
+}
+
+/// A call, the id that its result uses, and whether it waits for approval.
+#[derive(Clone)]
+pub(super) struct CallOfMessage {
+    pub(super) call: ToolCall,
+    pub(super) call_id: String,
+    pub(super) waits_for_approval: bool,
 }
 
 pub(super) struct StoredPosition {
@@ -91,32 +101,27 @@ impl CallRecords {
     }
 
     pub(super) fn of_stored(added: &[Arc<Message>], hooks: Hooks) -> Self {
-        Self { hooks, rounds_before: rounds_in(added), ..Self::default() }
+        let mut rounds = RoundCounter::default();
+        added.iter().for_each(|message| rounds.push(message));
+        Self { hooks, rounds_before: rounds.count, ..Self::default() }
     }
 
-    pub(super) fn has_stored_calls_of(&self, message: MessageId) -> bool {
-        self.asked.contains_key(&message)
-    }
-
+    /// Returns whether hooks have removed calls of a message that this attempt has stored.
     pub(super) fn lacks_calls_of(&self, message: MessageId) -> bool {
-        self.asking(message).is_some_and(|asking| asking.lacks_calls)
+        self.asking.get(&message).is_some_and(|asking| asking.stored.iter().any(Option::is_none))
     }
 
     /// Returns the id of the message with this sequence number, if this attempt has stored its
     /// calls.
     pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
-        let is_it = |at: &usize| self.asking.get(*at).is_some_and(|it| it.sequence == sequence);
-        self.asked.iter().find(|(_, at)| is_it(at)).map(|(message, _)| *message)
-    }
-
-    pub(super) fn asking(&self, message: MessageId) -> Option<&Asking> {
-        self.asking.get(*self.asked.get(&message)?)
+        let found = self.asking.iter().find(|(_, asking)| asking.sequence == sequence);
+        found.map(|(message, _)| *message)
     }
 
     /// Returns the index of the round to which the next message with calls belongs.
     pub(super) fn round_index(&self, begins_round: bool) -> u32 {
         let rounds_before = u32::try_from(self.rounds_before).unwrap_or(u32::MAX);
-        let next = match self.asking.last() {
+        let next = match self.asking.values().next_back() {
             Some(last) => last.round_index.saturating_add(1),
             None => rounds_before,
         };
@@ -126,21 +131,6 @@ impl CallRecords {
     pub(crate) fn report(&mut self, message: MessageId, reports: ToolReports) {
         self.reports.insert(message, reports);
     }
-
-    pub(super) fn reports(&self, message: MessageId) -> Option<&ToolReports> {
-        self.reports.get(&message)
-    }
-
-    pub(super) fn take_reports(&mut self, message: MessageId) -> Option<ToolReports> {
-        self.reports.remove(&message)
-    }
-}
-
-/// Returns the number of rounds in the messages of one run, which must be in order.
-fn rounds_in<'m>(messages: impl IntoIterator<Item = &'m Arc<Message>>) -> usize {
-    let mut rounds = RoundCounter::default();
-    messages.into_iter().for_each(|message| rounds.push(message));
-    rounds.count
 }
 
 /// Returns the call that needs a result in a part, and whether it waits for approval.

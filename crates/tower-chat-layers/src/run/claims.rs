@@ -53,8 +53,3 @@ impl ApprovedCalls {
         self.unstored.clear();
     }
 }
-
-/// The end of a claim. `None` if the claim does not expire, because no other process can access the
-/// store, or because it is withdrawn.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct HeldUntil(pub(super) Option<SystemTime>);

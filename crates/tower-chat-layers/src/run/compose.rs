@@ -1,7 +1,7 @@
 //! Builds the stored form of a write's messages, and the rows that the write adds to the record of
 //! tool calls for the calls and results in these messages.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, cell::LazyCell, sync::Arc};
 
 use serde_json::Value;
 use tower_chat_core::{
@@ -14,17 +14,17 @@ use tower_chat_core::{
 };
 
 use super::{
-    answered_calls::AnsweredCalls,
     call_records::{Asking, CallRecords, StoredPosition, asked_call},
     conversation::LoadedConversation,
-    hooks::mark_hooked,
+    hooks::{hooks_were_called, mark_hooked},
     prior_call_results::{mark_statuses, must_be_marked},
     records::Records,
     redact::{mark_without_calls, redact_calls, redact_results},
+    retained::{WITHHELD, withheld},
 };
 use crate::{
     replay::{AskedCall, Citations, Truncation, mark_not_kept},
-    tool::{Retained, ToolReport},
+    tool::{Redaction, Retained, ToolReport},
 };
 
 pub(super) struct Composed {
@@ -51,24 +51,26 @@ impl CallRecords {
                 matches!(part, Part::ToolCall(_) | Part::ToolResult(_) | Part::ApprovalRequest(_))
             })
         };
-        let all: Vec<&Arc<Message>> = messages.iter().chain(left_out).collect();
-        if !all.iter().copied().any(has_tools) {
+        let all: Vec<Arc<Message>> = messages.iter().chain(left_out).cloned().collect();
+        if !all.iter().any(has_tools) {
             return Composed { messages: messages.to_vec(), records: Records::default() };
         }
         self.hooks.refresh_from_source();
-        // Exact if each message has one call or one result.
-        let mut records = Records::with_capacity(all.len());
+        let mut records = Records::default();
         let added = last_answer(conversation.added.as_slice());
         let mut ids = AnswerIds::default();
         added.iter().rev().for_each(|message| drop(ids.next(message)));
-        let mut answered = AnsweredCalls::default();
+        let answered = match all.iter().any(|message| message.results().next().is_some()) {
+            true => conversation.replay.clone().push_answering(&all),
+            false => Vec::new(),
+        };
         let mut stored = Vec::with_capacity(messages.len());
         let mut last_forgotten = None;
-        for (position, &message) in all.iter().enumerate() {
+        for (position, message) in all.iter().enumerate() {
             let sequence = (position < messages.len())
                 .then(|| conversation.revision.sequence + 1 + position as u64);
             let before = || {
-                let of_write = all.get(..position).unwrap_or_default().iter().rev().copied();
+                let of_write = all.get(..position).unwrap_or_default().iter().rev();
                 of_write.chain(&added).map(|message| &**message)
             };
             let mut retained = message.clone();
@@ -86,8 +88,8 @@ impl CallRecords {
                 last_forgotten = if keeps_all { last_forgotten } else { Some(position) };
             }
             if message.results().next().is_some() {
-                let asked = answered.by_message_at(position, &all, &conversation.replay);
-                self.store_results(conversation, &mut retained, &asked, sequence, &mut records);
+                let asked = answered.get(position).map_or(&[][..], Vec::as_slice);
+                self.store_results(conversation, &mut retained, asked, sequence, &mut records);
             }
             if sequence.is_some() {
                 stored.push(retained);
@@ -144,10 +146,7 @@ impl CallRecords {
             changes.extend(arguments.map(|arguments| (index, Some(arguments))));
         }
         let keeps_all = positions.iter().all(Option::is_some);
-        self.asked.insert(id, self.asking.len());
-        let lacks_calls = !keeps_all;
-        let stored = positions;
-        self.asking.push(Asking { sequence, round_index, stored, lacks_calls });
+        self.asking.insert(id, Asking { sequence, round_index, stored: positions });
         redact_calls(message, changes);
         if !hooked.is_empty() || !keeps_all {
             mark_hooked(message, hooked);
@@ -166,7 +165,13 @@ impl CallRecords {
         sequence: Option<u64>,
         records: &mut Records,
     ) {
-        let reports = message.id.and_then(|id| self.take_reports(id));
+        // A result without a stored call may belong to a call that a hook has removed.
+        let may_have_removed_calls = LazyCell::new(|| {
+            let added = conversation.added.as_slice().iter();
+            let mut stored = added.chain(conversation.history.messages.iter());
+            stored.any(|message| hooks_were_called(message))
+        });
+        let reports = message.id.and_then(|id| self.reports.remove(&id));
         let mut reports = reports.unwrap_or_default().into_iter();
         let mut changes = Vec::new();
         let mut not_kept = Vec::new();
@@ -175,8 +180,9 @@ impl CallRecords {
         for (index, (result, asked)) in message.results().zip(asked).enumerate() {
             let report = reports.next();
             let Some(asked) = asked else {
-                let retained = self.retained_orphan(conversation, result);
-                changes.extend(retained.map(|retained| (index, Some(retained))));
+                if *may_have_removed_calls {
+                    changes.push((index, Some(withheld(result, WITHHELD))));
+                }
                 next += 1;
                 continue;
             };
@@ -187,14 +193,10 @@ impl CallRecords {
                 changes.push((index, None));
                 continue;
             };
-            let (mut changed, changed_error) = match retained {
-                Retained::Whole => (None, None),
-                Retained::Redacted(redaction) => (redaction.result, redaction.error),
-                Retained::Nothing(_) => {
-                    not_kept.extend(result.call_id.clone().map(Value::from));
-                    changes.push((index, None));
-                    continue;
-                }
+            let Some(Redaction { result: mut changed, error: changed_error, .. }) = retained else {
+                not_kept.extend(result.call_id.clone().map(Value::from));
+                changes.push((index, None));
+                continue;
             };
             let named = self.stored_name(asked, result, &position);
             if named != result.call {

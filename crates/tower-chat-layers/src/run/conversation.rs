@@ -3,26 +3,21 @@
 use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Message, Messages, RunId,
-    store::{Revision, ServiceIdChange, author::LoadFrom},
+    Message, RunId,
+    store::{History, Revision, ServiceIdChange, author::LoadFrom},
 };
 
 use super::{
     added_messages::AddedMessages,
     effect::AnsweredServiceCall,
     recording::{Adopted, Recording},
-    stored_messages::StoredMessages,
 };
 use crate::{replay::Replay, summarize::Summarizable};
 
 /// The conversation as the run has loaded and extended it.
 pub(crate) struct LoadedConversation {
     /// The loaded history. Usually empty if the service stores the history.
-    pub(super) history: Messages,
-    pub(super) index: StoredMessages,
-    pub(super) pruned: u64,
-    /// The number of messages before `history`, which were pruned or not loaded.
-    pub(super) skipped: u64,
+    pub(super) history: History,
     /// The range that the next run needs to load, which the first write of the run stores.
     pub(super) next_range: Option<Arc<LoadFrom>>,
     /// Whether the stored range omits messages.
@@ -30,8 +25,6 @@ pub(crate) struct LoadedConversation {
     /// Whether the next run needs all messages, because a tool loop of another crate executes this
     /// run, and its requests are compared with the whole history.
     pub(super) needs_all_later: bool,
-    /// The number after the highest source number in the messages that were not loaded.
-    pub(super) next_source: u64,
     /// The replay of the history and of the messages that this run has added.
     pub(super) replay: Replay,
     /// The revision that the next write expects.
@@ -45,8 +38,6 @@ pub(crate) struct LoadedConversation {
     pub(super) added: AddedMessages,
     /// The replay without the messages that no write contains yet. `None` if there are none.
     pub(super) submitted_replay: Option<Replay>,
-    /// The number of rewrites of the conversation when it was loaded.
-    pub(super) rewrites: u64,
     /// The id of the summary in the requests of the run.
     pub(super) summary: Option<u64>,
     /// The loaded history for a summary, until the first service call.
@@ -57,14 +48,10 @@ impl LoadedConversation {
     /// Returns a conversation without messages, to which `run` adds the first ones.
     pub(super) fn empty(run: RunId) -> Self {
         Self {
-            history: Messages::new(),
-            index: StoredMessages::default(),
-            pruned: 0,
-            skipped: 0,
+            history: History::empty(),
             next_range: None,
             has_range: false,
             needs_all_later: false,
-            next_source: 0,
             replay: Replay::lenient(),
             revision: Revision::ABSENT,
             service_id: None,
@@ -72,16 +59,9 @@ impl LoadedConversation {
             recording: Recording::History,
             added: AddedMessages::stored(run, Vec::new()),
             submitted_replay: None,
-            rewrites: 0,
             summary: None,
             summarizable: None,
         }
-    }
-
-    /// Returns the message of the loaded history with this sequence number.
-    pub(super) fn message_at(&self, sequence: u64) -> Option<&Arc<Message>> {
-        let index = sequence.checked_sub(self.skipped.checked_add(1)?)?;
-        self.history.get(usize::try_from(index).ok()?)
     }
 
     /// Adds the messages of an answered service call to those that the write at the end of the run

@@ -1,14 +1,12 @@
 //! Finds the tools whose `persist` hooks decide which parts of a call are stored.
 
 use std::{
-    cell::RefCell,
     collections::{HashMap, HashSet},
-    fmt,
     sync::Arc,
 };
 
 use serde_json::Value;
-use tower_chat_core::{Message, MessageId, Messages, ToolCall};
+use tower_chat_core::{Message, ToolCall};
 
 use crate::tool::{CallOfRun, Tool, ToolSource, Tools};
 
@@ -35,19 +33,6 @@ pub(crate) struct Hooks {
     /// The calls whose name had no tool when they were planned or stored. The results that the tool
     /// loop writes for them are stored unchanged.
     without_tool: HashSet<CallOfRun>,
-    /// A cache of one entry: the id of the message that was looked up last, and the indices of its
-    /// calls whose tools had hooks.
-    pub(super) hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
-    removed_calls: RefCell<MayHaveRemovedCalls>,
-}
-
-/// A cache that contains whether hooks were called for the calls of stored messages.
-#[derive(Debug, Default)]
-struct MayHaveRemovedCalls {
-    in_history: Option<bool>,
-    in_added: bool,
-    /// The number of messages of this run that were checked.
-    checked: usize,
 }
 
 impl Hooks {
@@ -119,25 +104,6 @@ impl Hooks {
     }
 }
 
-impl Hooks {
-    /// Returns whether a hook may have removed a call. A result without a stored call may then
-    /// belong to the removed call.
-    pub(super) fn may_have_removed_calls(
-        &self,
-        added: &[Arc<Message>],
-        history: &Messages,
-    ) -> bool {
-        let mut known = self.removed_calls.borrow_mut();
-        let new = added.get(known.checked..).unwrap_or_default();
-        known.in_added |= new.iter().any(|message| hooks_were_called(message));
-        known.checked = added.len();
-        known.in_added
-            || *known
-                .in_history
-                .get_or_insert_with(|| history.iter().any(|message| hooks_were_called(message)))
-    }
-}
-
 pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
     let positions = positions.into_iter().map(Value::from).collect();
     let metadata = &mut Arc::make_mut(message).metadata;
@@ -148,10 +114,4 @@ pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
 /// the model's answer.
 pub(crate) fn hooks_were_called(stored: &Message) -> bool {
     stored.metadata.contains_key(HOOKED_CALLS)
-}
-
-impl fmt::Debug for Hooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hooks").field("newest_tools", &self.newest_tools).finish_non_exhaustive()
-    }
 }

@@ -14,7 +14,7 @@ use tower_chat_core::{
     store::{Head, History, author::LoadFrom},
 };
 
-use super::conversation::LoadedConversation;
+use super::{conversation::LoadedConversation, stored_messages::position_in};
 use crate::{
     PersistencePolicy,
     replay::{
@@ -177,7 +177,7 @@ fn new_range(
     let leading = leading_messages(history, replay)?;
     let first = window.as_ref().and_then(|_| {
         let sent = replay.closed().iter();
-        let mut positions = sent.filter_map(|message| position(history, message.id?));
+        let mut positions = sent.filter_map(|message| sequence_of(history, message.id?));
         positions.find(|position| *position > leading)
     });
     let (after, window) = match (first, covers_to) {
@@ -267,13 +267,8 @@ fn leading_messages(history: &History, replay: &Replay) -> Option<u64> {
     Some(if count == 0 { 0 } else { history.head.pruned + count as u64 })
 }
 
-fn position(history: &History, id: MessageId) -> Option<u64> {
-    let end = history.end_of_run(id.run)?;
-    let id_at = |position: usize| history.messages.get(position)?.id;
-    let of_run = |position: &usize| id_at(*position).is_some_and(|found| found.run == id.run);
-    let mut positions = (0..end).rev().take_while(of_run);
-    let found = positions.find(|position| id_at(*position) == Some(id))?;
-    Some(history.skipped() + found as u64 + 1)
+fn sequence_of(history: &History, id: MessageId) -> Option<u64> {
+    Some(history.skipped() + position_in(history, id)? as u64 + 1)
 }
 
 #[cfg(test)]

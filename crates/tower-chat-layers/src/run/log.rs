@@ -167,7 +167,7 @@ impl RunLog {
     /// this attempt has stored its calls.
     pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
         let of_attempt = self.call_records.id_at(sequence);
-        of_attempt.or_else(|| self.conversation.message_at(sequence)?.id)
+        of_attempt.or_else(|| self.conversation.history.message(sequence)?.id)
     }
 
     /// Returns whether a message of the run is stored or staged.

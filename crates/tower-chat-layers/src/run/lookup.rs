@@ -3,14 +3,13 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
-    Message, MessageId, Part, Role, RunId, pairing::AnswerIds, store::SequencePosition,
+    Message, MessageId, Role, RunId, pairing::AnswerIds, store::SequencePosition,
 };
 
 use super::{
-    call_cache::{CallOfMessage, MessageWithCalls},
-    call_records::{CallRecords, StoredPosition},
+    call_records::{CallOfMessage, CallRecords, StoredPosition, asked_call},
     conversation::LoadedConversation,
-    stored_messages::find,
+    stored_messages::{RoundCounter, find, position_in},
 };
 use crate::tool::CallOfRun;
 
@@ -22,7 +21,7 @@ impl CallRecords {
         conversation: &LoadedConversation,
         (message, index): (MessageId, usize),
     ) -> Option<StoredPosition> {
-        if let Some(asking) = self.asking(message) {
+        if let Some(asking) = self.asking.get(&message) {
             let index = (*asking.stored.get(index)?)?;
             let call = SequencePosition { sequence: asking.sequence, index };
             return Some(StoredPosition { call, round_index: asking.round_index });
@@ -30,7 +29,7 @@ impl CallRecords {
         let position = conversation.position_in_history(message)?;
         let round_index = conversation.round_in_history(position);
         let call = SequencePosition {
-            sequence: conversation.skipped + position as u64 + 1,
+            sequence: conversation.history.skipped() + position as u64 + 1,
             index: u32::try_from(index).ok()?,
         };
         Some(StoredPosition { call, round_index })
@@ -40,27 +39,14 @@ impl CallRecords {
     pub(super) fn call_of_conversation(
         &self,
         conversation: &LoadedConversation,
-        (id, index): CallOfRun,
+        call: CallOfRun,
         messages: &[Arc<Message>],
     ) -> Option<CallOfMessage> {
-        let known = self.call_cache.0.borrow().get(&id).cloned();
-        let with_calls = match known {
-            Some(known) => known,
-            None => {
-                let with_calls = conversation.messages_with_calls(id, messages)?;
-                let found = with_calls.get(&id).cloned();
-                *self.call_cache.0.borrow_mut() = with_calls;
-                found?
-            }
-        };
-        let (call, waits_for_approval) =
-            match with_calls.message.parts.get(*with_calls.parts.get(index)?)? {
-                Part::ToolCall(call) => (call, false),
-                Part::ApprovalRequest(request) => (&request.call, true),
-                _ => return None,
-            };
-        let call_id = with_calls.ids.get(index)?.clone();
-        Some(CallOfMessage { call: call.clone(), call_id, waits_for_approval })
+        let mut known = self.calls_of_answer.borrow_mut();
+        if !known.contains_key(&call) {
+            *known = conversation.calls_of_answer(call.0, messages)?;
+        }
+        known.get(&call).cloned()
     }
 }
 
@@ -68,26 +54,34 @@ impl LoadedConversation {
     /// Returns the index of a message in the loaded history. If two messages have the same id, the
     /// later one.
     pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
-        self.index.position(&self.history, id)
+        position_in(&self.history, id)
     }
 
     /// Returns the index of the round that a message of the loaded history belongs to.
-    pub(super) fn round_in_history(&self, position: usize) -> u32 {
-        self.index.round(&self.history, position)
+    fn round_in_history(&self, position: usize) -> u32 {
+        let messages = &self.history.messages;
+        let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
+        let run = messages.get(position).and_then(run_of);
+        let of_run = |message: &&Arc<Message>| run_of(message) == run;
+        let before = messages.take(position).iter().rev().take_while(of_run).count();
+        let mut rounds = RoundCounter::default();
+        let until = messages.iter_from(position - before).take(before + 1);
+        until.for_each(|message| rounds.push(message));
+        rounds.last_index()
     }
 
     pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
         let added = find(self.added.as_slice(), id).map(|(_, message)| message);
-        added.or_else(|| self.history.get(self.position_in_history(id)?))
+        added.or_else(|| self.history.messages.get(self.position_in_history(id)?))
     }
 
-    /// Returns all messages of the answer that contains the message `id`.
-    fn messages_with_calls(
+    /// Returns the calls of the answer that contains the message `id`.
+    fn calls_of_answer(
         &self,
         id: MessageId,
         messages: &[Arc<Message>],
-    ) -> Option<HashMap<MessageId, Arc<MessageWithCalls>>> {
-        let (added, history) = (self.added.as_slice(), &self.history);
+    ) -> Option<HashMap<CallOfRun, CallOfMessage>> {
+        let (added, history) = (self.added.as_slice(), &self.history.messages);
         let answer = if let Some((position, _)) = find(messages, id) {
             let (before, from) = messages.split_at(position);
             answer_of(id.run, before.iter().rev().chain(added.iter().rev()), from)
@@ -98,18 +92,17 @@ impl LoadedConversation {
             let position = self.position_in_history(id)?;
             answer_of(id.run, history.take(position).iter().rev(), history.iter_from(position))
         };
-        let mut ids = AnswerIds::default();
-        let with_calls = answer.into_iter().filter_map(|message| {
-            let ids = ids.next(&message).into_iter().map(|id| id.into_owned()).collect();
-            let is_call = |part: &Part| match part {
-                Part::ToolCall(call) => !call.provider_executed,
-                part => matches!(part, Part::ApprovalRequest(_)),
-            };
-            let parts = message.parts.iter().enumerate().filter(|(_, part)| is_call(part));
-            let parts = parts.map(|(index, _)| index).collect();
-            Some((message.id?, Arc::new(MessageWithCalls { message, parts, ids })))
-        });
-        Some(with_calls.collect())
+        let (mut ids, mut calls) = (AnswerIds::default(), HashMap::new());
+        for message in &answer {
+            let ids = ids.next(message);
+            let Some(id) = message.id else { continue };
+            let asked = message.parts.iter().filter_map(asked_call);
+            for (index, ((call, waits_for_approval), call_id)) in asked.zip(ids).enumerate() {
+                let (call, call_id) = (call.clone(), call_id.into_owned());
+                calls.insert((id, index), CallOfMessage { call, call_id, waits_for_approval });
+            }
+        }
+        Some(calls)
     }
 }
 

@@ -11,11 +11,9 @@
 
 mod activity;
 mod added_messages;
-mod answered_calls;
 mod approvals;
 mod approved_calls;
 mod begin;
-mod call_cache;
 mod call_records;
 mod calls;
 mod claims;
@@ -104,7 +102,9 @@ pub(crate) use self::{
     write::{complete_run, discard_input},
 };
 pub use self::{fenced_attempt::FencedAttempt, not_kept::NotKept};
-use self::{loaded::Loaded, log::RunLog, submission::Submission};
+use self::{
+    load_range::next_source_after_skipped, loaded::Loaded, log::RunLog, submission::Submission,
+};
 use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy};
 
 /// An active run, as a request extension that the layers of one stack share.
@@ -316,7 +316,8 @@ impl Run {
 pub(crate) fn next_source_number(run: &Run, own: &Messages) -> u64 {
     let citations = run.policy().replay.citations.clone().unwrap_or_default();
     let log = run.log();
-    let (history, skipped) = (log.conversation.history.clone(), log.conversation.next_source);
+    let history = log.conversation.history.messages.clone();
+    let skipped = next_source_after_skipped(&log.conversation.history);
     let added = log.conversation.added.as_slice().iter().cloned().collect();
     drop(log);
     let next = [&history, &added, own].map(|messages| citations.next_number(messages));

@@ -12,10 +12,6 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn with_capacity(rows: usize) -> Self {
-        Self { rows: Vec::with_capacity(rows), by_call: HashMap::with_capacity(rows) }
-    }
-
     pub(super) fn insert(&mut self, row: ToolRecord) {
         match self.by_call.get(&row.call).and_then(|index| self.rows.get_mut(*index)) {
             Some(known) => *known = row,
@@ -26,8 +22,8 @@ impl Records {
         }
     }
 
-    pub(super) fn get_mut(&mut self, call: SequencePosition) -> Option<&mut ToolRecord> {
-        self.rows.get_mut(*self.by_call.get(&call)?)
+    pub(super) fn get(&self, call: SequencePosition) -> Option<&ToolRecord> {
+        self.rows.get(*self.by_call.get(&call)?)
     }
 
     pub(super) fn rows(&self) -> &[ToolRecord] {

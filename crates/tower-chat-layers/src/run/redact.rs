@@ -77,9 +77,17 @@ pub(crate) fn is_without_calls(message: &Message) -> bool {
 /// Returns the indices of the calls of a stored message whose arguments a hook has changed.
 /// Provider-executed calls are not counted.
 pub(crate) fn calls_without_arguments(message: &Message) -> impl Iterator<Item = usize> {
-    let positions = message.metadata.get(ARGUMENTS_NOT_KEPT).and_then(Value::as_array);
-    let positions = positions.map(Vec::as_slice).unwrap_or_default();
-    positions.iter().filter_map(|position| usize::try_from(position.as_u64()?).ok())
+    indices_in(message, ARGUMENTS_NOT_KEPT)
+}
+
+/// Returns the indices in a metadata value of a message.
+pub(super) fn indices_in<'m>(
+    message: &'m Message,
+    key: &str,
+) -> impl Iterator<Item = usize> + use<'m> {
+    let indices = message.metadata.get(key).and_then(Value::as_array);
+    let indices = indices.map(Vec::as_slice).unwrap_or_default();
+    indices.iter().filter_map(|index| usize::try_from(index.as_u64()?).ok())
 }
 
 /// Removes results (`None`) or replaces them (`Some`). Each change begins with the index of a

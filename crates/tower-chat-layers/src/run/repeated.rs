@@ -148,7 +148,7 @@ impl RunLog {
             let stored = StoredTranscript {
                 before,
                 added,
-                is_pruned: self.conversation.skipped > 0,
+                is_pruned: self.conversation.history.skipped() > 0,
                 run: match added.is_empty() {
                     true => StoredRun::Unknown,
                     false => StoredRun::Known { run: *run, has_answered: self.calls.is_answered },
@@ -156,7 +156,7 @@ impl RunLog {
             };
             observe(&stored, &own)
         };
-        let mut observed = after(messages_before_run(&self.conversation.history, added));
+        let mut observed = after(messages_before_run(&self.conversation.history.messages, added));
         if observed.is_err() && !self.history_in_request.history.is_empty() {
             // The loop may send the history in the form in which the layer above has put it before
             // the input, which can differ from the stored form.

@@ -1,26 +1,10 @@
-//! An index from message ids to the positions of stored messages.
+//! Finds the stored messages of a run, and stored messages by their ids.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use tower_chat_core::{
-    Message, MessageId, Messages, RefusalMark, RunId, pairing::AnswerKey, store::History,
-};
+use tower_chat_core::{Message, MessageId, RefusalMark, RunId, pairing::AnswerKey, store::History};
 
 use super::input_digest::take_mark;
-
-/// An index of the messages of the loaded history. A lookup extends the index toward the beginning
-/// of the history until it finds the message.
-#[derive(Debug, Default)]
-pub(super) struct StoredMessages(RefCell<Index>);
-
-#[derive(Debug, Default)]
-struct Index {
-    positions: HashMap<MessageId, usize>,
-    indexed: usize,
-    /// The index of the round, by the index of the message. Contains the messages of runs that were
-    /// looked up.
-    rounds: HashMap<usize, u32>,
-}
 
 pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     let Some(end) = history.end_of_run(run) else { return RunInStore::default() };
@@ -57,53 +41,10 @@ pub(super) fn find(messages: &[Arc<Message>], id: MessageId) -> Option<(usize, &
     Some((position, message))
 }
 
-impl StoredMessages {
-    /// Returns the index of a message. If two messages have the same id, the later one.
-    pub(super) fn position(&self, history: &Messages, id: MessageId) -> Option<usize> {
-        self.0.borrow_mut().position(history, id)
-    }
-
-    /// Returns the index of the round that the message at a position belongs to.
-    pub(super) fn round(&self, history: &Messages, position: usize) -> u32 {
-        self.0.borrow_mut().round(history, position)
-    }
-}
-
-impl Index {
-    fn position(&mut self, history: &Messages, id: MessageId) -> Option<usize> {
-        if let Some(known) = self.positions.get(&id) {
-            return Some(*known);
-        }
-        let mut position = history.len().saturating_sub(self.indexed);
-        let unseen = history.take(position);
-        for message in unseen.iter().rev() {
-            position -= 1;
-            self.indexed += 1;
-            let Some(found) = message.id else { continue };
-            self.positions.entry(found).or_insert(position);
-            if found == id {
-                return Some(position);
-            }
-        }
-        None
-    }
-
-    fn round(&mut self, history: &Messages, position: usize) -> u32 {
-        if let Some(known) = self.rounds.get(&position) {
-            return *known;
-        }
-        let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
-        let run = history.get(position).and_then(run_of);
-        let of_run = |message: &&Arc<Message>| run_of(message) == run;
-        let before = history.take(position).iter().rev().take_while(of_run).count();
-        let mut rounds = RoundCounter::default();
-        let of_run = history.iter_from(position - before).take_while(of_run);
-        for (position, message) in (position - before..).zip(of_run) {
-            rounds.push(message);
-            self.rounds.insert(position, rounds.last_index());
-        }
-        self.rounds.get(&position).copied().unwrap_or_default()
-    }
+/// Returns the index of a message in a history. If two messages have the same id, the later one.
+pub(super) fn position_in(history: &History, id: MessageId) -> Option<usize> {
+    let until_end = history.messages.take(history.end_of_run(id.run)?);
+    until_end.iter().rposition(|message| message.id == Some(id))
 }
 
 /// Counts the rounds in the messages of one run. All messages of an answer belong to one round.
@@ -123,7 +64,7 @@ impl RoundCounter {
         self.open = key.filter(|_| is_open || asks);
     }
 
-    fn last_index(&self) -> u32 {
+    pub(super) fn last_index(&self) -> u32 {
         u32::try_from(self.count.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 }

@@ -90,8 +90,9 @@ impl LoadedConversation {
     }
 
     pub(super) fn sized_state(&self) -> SizedState {
-        let LoadedConversation { summary, pruned, rewrites, .. } = *self;
-        SizedState { run: self.added.run, summary, pruned, rewrites }
+        let head = &self.history.head;
+        let (pruned, rewrites) = (head.pruned, head.rewrites);
+        SizedState { run: self.added.run, summary: self.summary, pruned, rewrites }
     }
 }
 

@@ -12,9 +12,7 @@ use tower_chat_core::{
 
 use super::{
     Run, WritePoint,
-    call_cache::CallOfMessage,
-    call_records::{CallRecords, StoredPosition},
-    claims::HeldUntil,
+    call_records::{CallOfMessage, CallRecords, StoredPosition},
     conversation::LoadedConversation,
     effect::Effect,
     events::{Event, apply},
@@ -25,7 +23,7 @@ use super::{
 use crate::{
     PersistenceError,
     replay::Truncation,
-    tool::{CallOfRun, Retained, ToolOutcome, ToolReport},
+    tool::{CallOfRun, Redaction, ToolOutcome, ToolReport},
 };
 
 /// Stores that the tools of these calls are about to start, and claims the calls that waited for
@@ -112,24 +110,6 @@ impl Drop for PendingOutcome<'_> {
     }
 }
 
-/// The stored form of a call.
-struct StoredCall {
-    stored: StoredPosition,
-    found: CallOfMessage,
-}
-
-impl StoredCall {
-    fn row(&self) -> ToolRecord {
-        let (call, name) = (self.stored.call, &self.found.call.name);
-        let mut row =
-            ToolRecord::pending(call, self.stored.round_index, &*self.found.call_id, name);
-        if self.found.waits_for_approval {
-            row.status = ToolStatus::PendingApproval;
-        }
-        row
-    }
-}
-
 impl RunLog {
     /// Adds rows for stored calls whose tools are about to start, and returns the claims of the
     /// calls that waited for approval.
@@ -137,30 +117,21 @@ impl RunLog {
         &self,
         calls: &[CallOfRun],
         messages: &[Arc<Message>],
-        (now, HeldUntil(held_until)): (SystemTime, HeldUntil),
+        (now, held_until): (SystemTime, Option<SystemTime>),
         records: &mut Records,
     ) -> Vec<Claim> {
         let mut claims = Vec::new();
-        for stored in calls
-            .iter()
-            .filter_map(|call| self.call_records.stored_call(&self.conversation, *call, messages))
-        {
-            let call = stored.stored.call;
-            match records.get_mut(call) {
-                Some(row) => row.started_at = Some(now),
-                None => {
-                    let mut row = stored.row();
-                    row.started_at = Some(now);
-                    records.insert(row);
-                }
+        for call in calls {
+            let stored = self.call_records.stored_call(&self.conversation, *call, messages);
+            let Some((row, found)) = stored else { continue };
+            let mut row = records.get(row.call).cloned().unwrap_or(row);
+            row.started_at = Some(now);
+            if found.waits_for_approval {
+                let started_at = self.prior_attempts.starts.get(&row.call).copied();
+                claims.push(Claim { call: row.call, started_at });
+                row.held_until = held_until;
             }
-            if stored.found.waits_for_approval {
-                let started_at = self.prior_attempts.starts.get(&call).copied();
-                claims.push(Claim { call, started_at });
-                if let Some(row) = records.get_mut(call) {
-                    row.held_until = held_until;
-                }
-            }
+            records.insert(row);
         }
         claims
     }
@@ -178,25 +149,19 @@ impl CallRecords {
         records: &mut Records,
     ) {
         for (call, result, report) in outcomes {
-            let Some(stored) = self.stored_call(conversation, *call, &[]) else { continue };
-            let retained = self.retained_outcome(
-                conversation,
-                *call,
-                &stored.found.call,
-                result,
-                Some(report),
-            );
-            let (changed, changed_error) = match retained {
-                Retained::Whole => (None, None),
-                Retained::Redacted(redaction) => (redaction.result, redaction.error),
-                Retained::Nothing(_) => continue,
+            let Some((mut row, found)) = self.stored_call(conversation, *call, &[]) else {
+                continue;
+            };
+            let retained =
+                self.retained_outcome(conversation, *call, &found.call, result, Some(report));
+            let Some(Redaction { result: changed, error: changed_error, .. }) = retained else {
+                continue;
             };
             let original = result;
             let mut result = changed.unwrap_or_else(|| Box::new(original.clone()));
             truncation.apply(&mut result);
             result.queued.clone_from(&original.queued);
-            let mut row = stored.row();
-            if !stored.found.waits_for_approval {
+            if !found.waits_for_approval {
                 row.status = report.status;
             }
             row.result = RecordedResult::Apart(result);
@@ -220,7 +185,7 @@ impl CallRecords {
         let answered = conversation.replay.clone().push_answering(inputs);
         let mut outcomes = Vec::new();
         for (message, asked) in inputs.iter().zip(answered) {
-            let reports = message.id.and_then(|id| self.reports(id));
+            let reports = message.id.and_then(|id| self.reports.get(&id));
             let mut reports = reports.into_iter().flatten();
             for (result, asked) in message.results().zip(asked) {
                 let report = reports.next().cloned();
@@ -237,19 +202,23 @@ impl CallRecords {
         conversation: &LoadedConversation,
         call: CallOfRun,
     ) -> Option<ToolRecord> {
-        Some(self.stored_call(conversation, call, &[])?.row())
+        Some(self.stored_call(conversation, call, &[])?.0)
     }
 
-    /// Returns the stored form of a call in the store or in `messages`, which are about to be
-    /// stored.
+    /// Returns a call in the store or in `messages`, which are about to be stored, with its row.
     fn stored_call(
         &self,
         conversation: &LoadedConversation,
         call: CallOfRun,
         messages: &[Arc<Message>],
-    ) -> Option<StoredCall> {
-        let stored = self.stored_position(conversation, call)?;
+    ) -> Option<(ToolRecord, CallOfMessage)> {
+        let StoredPosition { call: position, round_index } =
+            self.stored_position(conversation, call)?;
         let found = self.call_of_conversation(conversation, call, messages)?;
-        Some(StoredCall { stored, found })
+        let mut row = ToolRecord::pending(position, round_index, &*found.call_id, &found.call.name);
+        if found.waits_for_approval {
+            row.status = ToolStatus::PendingApproval;
+        }
+        Some((row, found))
     }
 }

@@ -59,7 +59,7 @@ impl CallRecords {
     /// the tool loop's tools.
     pub(super) fn mark_trailing_results(&self, messages: &mut [Arc<Message>]) {
         let is_of_tools =
-            |message: &Arc<Message>| message.id.is_some_and(|id| self.reports(id).is_some());
+            |message: &Arc<Message>| message.id.is_some_and(|id| self.reports.contains_key(&id));
         let last = messages.iter().rev();
         let count = last.take_while(|it| is_results(it) && is_of_tools(it)).count();
         let first = messages.len() - count;

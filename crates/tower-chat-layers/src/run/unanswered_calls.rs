@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{
-    Message, Messages, Role, ToolInvocation, ToolStatus,
-    store::{Head, History},
-};
+use tower_chat_core::{Message, Role, ToolInvocation, ToolStatus};
 
 use super::{Run, complete::response_at_end};
 use crate::{
@@ -30,9 +27,7 @@ pub(crate) async fn unanswered_calls(
         let log = run.log();
         let conversation = &log.conversation;
         let calls = pending_calls(last_round(conversation.added.as_slice()));
-        let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
-        let history = History::new(head, conversation.history.clone());
-        (calls, history.with_skipped(conversation.skipped, Messages::new()))
+        (calls, conversation.history.clone())
     };
     let positions: Vec<_> = calls.iter().filter_map(PendingCall::position).collect();
     if positions.is_empty() {

@@ -16,7 +16,6 @@ use super::{
     activity::activity,
     approvals::pending_call_not_kept,
     approved_calls::{claim_lease, keep_claims_held, record_outcomes_again},
-    claims::HeldUntil,
     compose::Composed,
     effect::{Effect, RunWrite},
     events::{Event, apply},
@@ -301,7 +300,7 @@ fn contents(
             journal.note_started(&write.starts);
         }
         let lease = claim_lease(run, log);
-        let until = HeldUntil((!lease.is_zero()).then(|| now + lease));
+        let until = (!lease.is_zero()).then(|| now + lease);
         claims = log.start_rows(&write.starts, messages, (now, until), &mut records);
         let of_earlier_runs = write.starts.iter().filter(|call| call.0.run != run.id());
         of_earlier_runs.for_each(|call| log.approved_calls.note_claim(*call, now));

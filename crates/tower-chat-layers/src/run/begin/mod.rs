@@ -41,7 +41,7 @@ use super::{
     hooks::Hooks,
     input_digest::{differs, input_digest},
     journaled::Journal,
-    load_range::{answers_calls, next_source_after_skipped, range_of},
+    load_range::{answers_calls, range_of},
     loaded::Loaded,
     log::{RunLog, StoredBefore},
     model_request::own_messages,
@@ -52,7 +52,7 @@ use super::{
     repeated_input::input_len,
     run_end::recorded_end,
     service_id::agreed_service_id,
-    stored_messages::{RunInStore, StoredMessages, stored_of_run},
+    stored_messages::{RunInStore, stored_of_run},
 };
 use crate::{
     PersistenceError, PersistenceMode, RepeatedTranscript,
@@ -482,16 +482,11 @@ impl RunBuilder<'_> {
     ) -> LoadedConversation {
         let LoadedReplay { history, replay, summary, summarizable, next_range } = loaded;
         LoadedConversation {
-            pruned: history.head.pruned,
-            skipped: history.skipped(),
             next_range,
-            next_source: next_source_after_skipped(&history),
             needs_all_later: false,
             has_range: opened.head.load_from.as_ref().is_some_and(|from| from.after > 0),
-            rewrites: history.head.rewrites,
             revision: history.head.revision,
-            history: history.messages,
-            index: StoredMessages::default(),
+            history,
             replay,
             service_id: opened.service_id.clone(),
             stored_service_id: opened.head.service_id.clone(),

@@ -140,7 +140,7 @@ impl LoadedConversation {
     /// Returns the input of the run: the request's own messages, without messages that the caller
     /// repeats from the history.
     pub(crate) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
-        not_stored_before(self.added.run, &self.history, own_messages(request))
+        not_stored_before(self.added.run, &self.history.messages, own_messages(request))
     }
 }
 

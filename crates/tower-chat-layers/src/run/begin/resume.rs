@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::store::{
-    Head, History, HistoryStore, Journal, StoreError, author::OpenRunContent,
-};
+use tower_chat_core::store::{HistoryStore, Journal, StoreError, author::OpenRunContent};
 
 use super::records::prior_attempts;
 use crate::{
@@ -44,9 +42,7 @@ async fn read_calls_again(
     let content = store.open_run(run.key()).await?;
     let (history, replay) = {
         let log = run.log();
-        let conversation = &log.conversation;
-        let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
-        (History::new(head, conversation.history.clone()), conversation.replay.clone())
+        (log.conversation.history.clone(), log.conversation.replay.clone())
     };
     let prior = match approves {
         true => Some(prior_attempts(store, run.key(), &history, &replay).await?),

@@ -12,7 +12,6 @@ use crate::{
     replay::Truncation,
     run::{
         call_records::CallRecords,
-        claims::HeldUntil,
         conversation::LoadedConversation,
         effect::{Effect, RunWrite},
         journaled::Journal,
@@ -60,7 +59,7 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     let mut records =
         log.call_records.compose(&log.conversation, &messages, &left_out, None, truncation).records;
     log.call_records.outcome_rows(&log.conversation, &outcomes, truncation, &mut records);
-    log.start_rows(&starts, &messages, (UNIX_EPOCH, HeldUntil(None)), &mut records);
+    log.start_rows(&starts, &messages, (UNIX_EPOCH, None), &mut records);
     messages.iter().for_each(|message| log.conversation.replay.push(message));
     let id = log.conversation.added.next_id();
     let write = Write::new(ConversationKey::new("a", "b"), id, revision, messages.clone());
