@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{ChatRequest, Message, MessageId, Role, RunId};
 
-use super::complete::{is_complete, response_at_end};
+use super::{complete::is_complete, last_answer::response_at_end};
 use crate::approval::answers_approvals;
 
 /// The messages that a run has added to its conversation, in order.
@@ -55,12 +55,6 @@ impl AddedMessages {
 
     pub(super) fn has_answers(&self) -> bool {
         self.messages.iter().any(|message| message.role == Role::Assistant)
-    }
-
-    /// Returns the messages after the last answer.
-    pub(super) fn after_last_answer(&self) -> &[Arc<Message>] {
-        let last = self.messages.iter().rposition(|message| message.role == Role::Assistant);
-        self.messages.get(last.map_or(0, |last| last + 1)..).unwrap_or_default()
     }
 
     /// Returns whether the messages at the end contain decisions about approval requests that were

@@ -15,8 +15,11 @@ use tower_chat_core::{
     },
 };
 
-use super::{Run, Shared, Submission, activity::activity_now, log::RunLog, records::Records};
-use crate::{StoreFailure, tool::CallOfRun};
+use super::{Run, Shared, Submission, log::RunLog, records::Records, usage::activity_now};
+use crate::{
+    StoreFailure,
+    tool::{CallOfRun, ToolOutcome},
+};
 
 /// Submits the outcomes of approved calls that are not stored yet. Otherwise, another attempt would
 /// treat them as unknown. A journaled run has staged its outcomes.
@@ -28,16 +31,16 @@ pub(crate) fn submit_unstored_outcomes(run: &Run) {
     }
     let outcomes = log.approved_calls.outcomes.iter();
     let outcomes: Vec<_> = outcomes.filter(|it| unstored.contains(&it.0)).cloned().collect();
-    let mut records = Records::default();
-    log.call_records.outcome_rows(
-        &log.conversation,
-        &outcomes,
-        run.policy().truncation,
-        &mut records,
-    );
-    let submission = submit_rows(run, &mut log, records.into_rows(), Vec::new());
+    let rows = rows_of(run, &log, &outcomes);
+    let submission = submit_rows(run, &mut log, rows, Vec::new());
     drop(log);
     drop(submission);
+}
+
+fn rows_of(run: &Run, log: &RunLog, outcomes: &[ToolOutcome]) -> Vec<ToolRecord> {
+    let (mut records, truncation) = (Records::default(), run.policy().truncation);
+    log.call_records.outcome_rows(&log.conversation, outcomes, truncation, &mut records);
+    records.into_rows()
 }
 
 /// Withdraws the claims of calls whose tools were not started, so that these calls can be approved
@@ -90,8 +93,9 @@ pub(super) fn submit_rows(
 
 fn write_of_claims(run: &Run, log: &RunLog, revision: Revision, claims: Vec<Claim>) -> Write {
     let id = log.conversation.added.next_id();
-    let write = Write::new(run.key().clone(), id, revision, []).with_activity(activity_now(run));
-    if claims.is_empty() { write } else { write.with_claims(claims) }
+    Write::new(run.key().clone(), id, revision, [])
+        .with_activity(activity_now(run))
+        .with_claims(claims)
 }
 
 /// Returns how long a claim lasts after its last renewal. Zero if claims do not expire: in a
@@ -184,15 +188,7 @@ pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
     let rows = {
         let mut log = run.log();
         log.approved_calls.unstored.clear();
-        let mut records = Records::default();
-        let outcomes = &log.approved_calls.outcomes;
-        log.call_records.outcome_rows(
-            &log.conversation,
-            outcomes,
-            run.policy().truncation,
-            &mut records,
-        );
-        let mut rows = records.into_rows();
+        let mut rows = rows_of(run, &log, &log.approved_calls.outcomes);
         for row in &mut rows {
             if let RecordedResult::Apart(result) = &row.result
                 && row.status == ToolStatus::PendingApproval
@@ -226,10 +222,7 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
         if revision.incarnation != own {
             return Ok(());
         }
-        let id = run.log().conversation.added.next_id();
-        let write = Write::new(run.key().clone(), id, revision, [])
-            .with_activity(activity_now(run))
-            .with_tools(rows.clone());
+        let write = write_of_claims(run, &run.log(), revision, Vec::new()).with_tools(rows.clone());
         let appended = (**store).append(Slot::unbounded(), vec![write]).await;
         outcome = appended.map(drop).map_err(|error| error.source);
         match &outcome {

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Answer, Message, Messages, store::author::Write};
+use tower_chat_core::{
+    Answer, Message, Messages,
+    store::{ModelUsage, author::Write},
+};
 
-use super::usage::UnreportedUsage;
 use crate::next_step::NextStep;
 
 /// The most recent service call and its outcome.
@@ -35,7 +37,7 @@ pub(crate) struct ServiceCalls {
     /// The messages that a layer above the tool loop has put before the run's input. The tool loop
     /// sends them only once, but each service call must begin with them.
     pub(super) prepended: Messages,
-    pub(super) unreported_usage: UnreportedUsage,
+    pub(super) unreported_usage: Vec<ModelUsage>,
 }
 
 impl ServiceCalls {

@@ -6,7 +6,9 @@ use tower_chat_core::{
     Message, MessageId, Part, Role, RunId, ToolResult, pairing::is_marked_ended,
 };
 
-use super::{partial_text::is_partial_response, redact::is_without_calls};
+use super::{
+    last_answer::response_at_end, partial_text::is_marked_interrupted, redact::is_without_calls,
+};
 use crate::{
     next_step::{is_paused, pending_calls},
     replay::{is_end_marker, without_mark},
@@ -32,13 +34,6 @@ pub(super) fn is_complete(answer: &[Arc<Message>]) -> bool {
             && pending_calls(response).is_empty())
 }
 
-/// Returns the assistant messages at the end of `messages`.
-pub(super) fn response_at_end(messages: &[Arc<Message>]) -> &[Arc<Message>] {
-    let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
-    let first = messages.len() - messages.iter().rev().take_while(is_response).count();
-    messages.get(first..).unwrap_or_default()
-}
-
 /// Returns whether `written` begins with an assistant message although calls at the end of `added`
 /// have no results.
 pub(super) fn follows_open_calls(added: &[Arc<Message>], written: &[Arc<Message>]) -> bool {
@@ -55,7 +50,7 @@ pub(super) fn as_answered(
 ) -> Vec<Arc<Message>> {
     let last = answer.len().saturating_sub(1);
     let is_answer = |(position, message): &(usize, &Arc<Message>)| {
-        let is_left = message.id.is_some_and(|id| is_partial_response(message, id.run));
+        let is_left = message.id.is_some() && is_marked_interrupted(message);
         (*position == last || !is_left) && !is_end_marker(message)
     };
     let visible = answer.iter().enumerate().filter(is_answer);
@@ -72,5 +67,5 @@ pub(super) fn as_answered(
 /// removed. While `run` continues, its incomplete responses are not sent to the model.
 pub(super) fn is_incomplete_response(message: &Message, run: RunId) -> bool {
     let is_of_run = message.id.is_some_and(|id| id.run == run);
-    is_of_run && (is_partial_response(message, run) || is_without_calls(message))
+    is_of_run && (is_marked_interrupted(message) || is_without_calls(message))
 }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, cell::LazyCell, sync::Arc};
 
 use serde_json::Value;
 use tower_chat_core::{
-    CallPosition, Message, MessageId, Part, Role, ToolResult, ToolStatus,
+    CallPosition, Message, MessageId, Part, ToolResult, ToolStatus,
     pairing::{AnswerIds, AnswerKey},
     store::{
         SequencePosition,
@@ -17,6 +17,7 @@ use super::{
     call_records::{Asking, CallRecords, StoredPosition, asked_call},
     conversation::LoadedConversation,
     hooks::{hooks_were_called, mark_hooked},
+    last_answer::response_at_end,
     prior_call_results::{mark_statuses, must_be_marked},
     records::Records,
     redact::{mark_without_calls, redact_calls, redact_results},
@@ -279,8 +280,7 @@ fn shorten(
 
 /// Returns the last message, or all messages of the answer at the end, in reverse order.
 fn last_answer(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
-    let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
-    let of_answer = messages.iter().rev().take_while(is_answer).count();
+    let of_answer = response_at_end(messages).len();
     messages.iter().rev().take(of_answer.max(1)).cloned().collect()
 }
 

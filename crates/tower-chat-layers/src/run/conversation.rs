@@ -9,7 +9,6 @@ use tower_chat_core::{
 
 use super::{
     added_messages::AddedMessages,
-    effect::AnsweredServiceCall,
     recording::{Adopted, Recording},
 };
 use crate::{replay::Replay, summarize::Summarizable};
@@ -66,8 +65,12 @@ impl LoadedConversation {
 
     /// Adds the messages of an answered service call to those that the write at the end of the run
     /// stores.
-    pub(super) fn add_unsubmitted(&mut self, call: AnsweredServiceCall, now: Option<SystemTime>) {
-        let AnsweredServiceCall { messages, adopted } = call;
+    pub(super) fn add_unsubmitted(
+        &mut self,
+        messages: Vec<Arc<Message>>,
+        adopted: Adopted,
+        now: Option<SystemTime>,
+    ) {
         self.service_id = adopted.service_id;
         self.recording = adopted.recording;
         if self.added.is_discontinuous {

@@ -17,17 +17,11 @@ use crate::tool::{CallOfRun, ToolOutcome};
 pub(super) enum Effect {
     Nothing,
     Write(Box<RunWrite>),
-    /// Adds the messages of an answered service call to the run log, for the write at the end of
-    /// the run.
-    AddUnsubmitted(AnsweredServiceCall),
+    /// Adds the messages of an answered service call (its new inputs and its answer) to the run
+    /// log, for the write at the end of the run.
+    AddUnsubmitted(Vec<Arc<Message>>, Adopted),
     /// Leaves the run open for a later attempt, and sets the end of the lease.
     Leave(LeaseEnd),
-}
-
-/// The messages of an answered service call: its new inputs and its answer.
-pub(super) struct AnsweredServiceCall {
-    pub(super) messages: Vec<Arc<Message>>,
-    pub(super) adopted: Adopted,
 }
 
 /// The contents of one write.
@@ -39,7 +33,6 @@ pub(super) struct RunWrite {
     pub(super) left_out: Vec<Arc<Message>>,
     /// The history owner after the answer in the write.
     pub(super) adopted: Option<Adopted>,
-    pub(super) is_whole_run: bool,
     /// Calls whose tools are about to start.
     pub(super) starts: Vec<CallOfRun>,
     /// The outcomes of calls whose results are not part of a message yet.

@@ -15,13 +15,14 @@ use tower_chat_core::{
 
 use super::{
     calls::Attempt,
-    complete::{follows_open_calls, response_at_end},
-    effect::{AnsweredServiceCall, Effect, RunWrite},
+    complete::follows_open_calls,
+    effect::{Effect, RunWrite},
     incomplete_commit::{IncompleteCommit, OfPriorCalls, incomplete_commit},
+    last_answer::response_at_end,
     log::RunLog,
     partial_text::partial_message,
     recording::Adopted,
-    trailing_results::{mark_results, take_trailing_results},
+    run_end::{mark_results, take_trailing_results},
 };
 use crate::{
     PersistencePolicy, UnansweredInputs,
@@ -155,10 +156,7 @@ fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
     let write = RunWrite { ended_by, ends_run, ..RunWrite::messages(messages) };
     Effect::Write(Box::new(match log.mode {
         PersistenceMode::PerRun => {
-            return Effect::AddUnsubmitted(AnsweredServiceCall {
-                messages: write.messages,
-                adopted,
-            });
+            return Effect::AddUnsubmitted(write.messages, adopted);
         }
         PersistenceMode::PerServiceCall => RunWrite { adopted: Some(adopted), ..write },
         PersistenceMode::Journaled => {
@@ -200,7 +198,7 @@ fn unanswered(
         // or leaves the run stores the text.
         PersistenceMode::Journaled => {
             if let (Some(journal), Some(text)) = (log.journal.as_deref_mut(), text) {
-                journal.keep_partial_text(text);
+                journal.partial_text.replace_with(text);
             }
             if log.calls.attempt(ordinal).is_none() {
                 log.calls.set_last(ordinal, Attempt::Unanswered { unsubmitted: inputs });
@@ -241,7 +239,7 @@ fn answer_refused(
 /// journaled mode also the starts of other calls.
 fn tools_start(log: &RunLog, mut starts: Vec<CallOfRun>) -> Option<RunWrite> {
     let journal = log.journal.as_deref();
-    let is_known = |call| journal.is_some_and(|journal| journal.is_started(call));
+    let is_known = |call| journal.is_some_and(|journal| journal.started.contains(&call));
     starts.retain(|call| log.records_call(*call) && !is_known(*call));
     (!starts.is_empty()).then(|| RunWrite { starts, ..RunWrite::default() })
 }
@@ -366,7 +364,7 @@ fn completed(
                 mark_results(&mut write.left_out);
             }
             let adopted = Some(log.conversation.history_owner());
-            Some(RunWrite { adopted, ended_by, is_whole_run: true, ends_run: true, ..write })
+            Some(RunWrite { adopted, ended_by, ends_run: true, ..write })
         }
         PersistenceMode::PerServiceCall => {
             let mut left_out = log.conversation.added.unsent_trailing_results(answer);
@@ -415,13 +413,11 @@ fn found_complete(
 /// approved call's arguments were changed by a hook*. Discards the staged messages if they contain
 /// no answer. Otherwise each later request would first resume this run, which would be refused
 /// again.
-fn input_refused(log: &RunLog) -> Option<RunWrite> {
-    let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
-    if log.conversation.added.has_answers() {
-        return None;
+fn input_refused(log: &mut RunLog) -> Option<RunWrite> {
+    match log.conversation.added.has_answers() {
+        true => None,
+        false => ended(log, RunEnd::Discard, OfPriorCalls::default()),
     }
-    let close = Some(Close::Discard { visible: journal.visible });
-    Some(RunWrite { close, ..RunWrite::default() })
 }
 
 /// *A service call fails* before any answer, *the caller drops the response*. Commits or discards
@@ -432,9 +428,9 @@ fn ended(log: &mut RunLog, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<
         let close = Some(Close::Discard { visible: journal.visible });
         return Some(RunWrite { close, ..RunWrite::default() });
     }
-    let (id_of, text) = (|sequence| log.id_at(sequence), journal.partial_text());
+    let (id_of, text) = (|sequence| log.id_at(sequence), journal.partial_text.text());
     let next = log.conversation.revision.sequence + 1;
-    let calls = (journal.unanswered(), id_of);
+    let calls = (journal.unanswered.values(), id_of);
     let IncompleteCommit { mut messages, rows } =
         incomplete_commit(calls, next, of_prior_calls, text.as_deref());
     messages.extend(log.refused.as_message().map(Arc::new));

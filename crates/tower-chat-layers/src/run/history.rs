@@ -17,6 +17,7 @@ use super::{
     complete::is_incomplete_response,
     load_range::{next_range, range_of},
     model_request::own_messages,
+    stored_messages::{RunInStore, stored_of_run},
 };
 use crate::{
     PersistenceError,
@@ -24,20 +25,6 @@ use crate::{
     replay::{Replay, ReplaySummary},
     summarize::Summarizable,
 };
-
-/// Returns the conversation's head after all writes in the outbox.
-pub(super) async fn load_head(
-    store: &Arc<dyn HistoryStore>,
-    key: &ConversationKey,
-) -> Result<Head, StoreError> {
-    let mut history = History::new((**store).head(key).await?, Messages::new());
-    for write in store.handle().unsaved(key) {
-        if write.expected() == history.head.revision {
-            history.apply(&write);
-        }
-    }
-    Ok(history.head)
-}
 
 /// The history of a run, including the writes in the outbox.
 pub(super) struct LoadedReplay {
@@ -168,10 +155,8 @@ async fn replay_of(
 
 /// Returns whether the history contains incomplete responses of `run`, which the request continues.
 pub(super) fn has_incomplete_responses(history: &History, run: RunId) -> bool {
-    let Some(end) = history.end_of_run(run) else { return false };
-    let before = (0..end).rev().map_while(|position| history.messages.get(position));
-    let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == run);
-    before.take_while(is_of_run).any(|message| is_incomplete_response(message, run))
+    let RunInStore { added, .. } = stored_of_run(history, run);
+    added.iter().any(|message| is_incomplete_response(message, run))
 }
 
 /// Returns the messages without the incomplete responses of `run`, which the request continues.
@@ -185,5 +170,9 @@ pub(crate) async fn head_of(
     key: &ConversationKey,
 ) -> Result<Head, PersistenceError> {
     let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-    load_head(&settings.store, key).await.map_err(not_loaded)
+    let head = settings.store.head(key).await.map_err(not_loaded)?;
+    let unsaved = unsaved_after(&settings.store, key, &head);
+    let mut history = History::new(head, Messages::new());
+    unsaved.iter().for_each(|write| history.apply(write));
+    Ok(history.head)
 }

@@ -16,7 +16,7 @@ use super::{
     history_in_request::HistoryInRequest,
     journaled::{InterruptedRun, Journal},
     prior_attempts::PriorAttempts,
-    refusals::RefusedSoFar,
+    refused_content::RefusedSoFar,
 };
 use crate::next_step::LoopPolicy;
 
@@ -151,7 +151,7 @@ impl RunLog {
     pub(super) fn forget_partial_text(&mut self) {
         self.partial_text = None;
         if let Some(journal) = self.journal.as_deref_mut() {
-            journal.forget_partial_text();
+            journal.partial_text.forget();
         }
     }
 

@@ -9,7 +9,6 @@
 //! service calls: `PerServiceCallPersistence`, or the tool loop itself if the run is stored at its
 //! end.
 
-mod activity;
 mod added_messages;
 mod approvals;
 mod approved_calls;
@@ -29,13 +28,13 @@ mod hooks;
 mod incomplete_commit;
 mod input_digest;
 mod journaled;
+mod last_answer;
 mod load_range;
 mod loaded;
 mod log;
 mod lookup;
 mod lost_history;
 mod model_request;
-mod not_kept;
 mod of_loop;
 mod partial_text;
 mod persisted;
@@ -44,7 +43,6 @@ mod prior_call_results;
 mod recording;
 mod records;
 mod redact;
-mod refusals;
 pub(crate) mod refused_content;
 mod repeated;
 mod repeated_input;
@@ -57,7 +55,6 @@ mod stored_messages;
 mod submission;
 mod summary;
 mod tool_events;
-mod trailing_results;
 mod unanswered_calls;
 mod usage;
 mod write;
@@ -101,7 +98,7 @@ pub(crate) use self::{
     usage::usage_of,
     write::{complete_run, discard_input},
 };
-pub use self::{fenced_attempt::FencedAttempt, not_kept::NotKept};
+pub use self::{fenced_attempt::FencedAttempt, redact::NotKept};
 use self::{
     load_range::next_source_after_skipped, loaded::Loaded, log::RunLog, submission::Submission,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tower_chat_core::{ChatUpdate, Message, RunId};
+use tower_chat_core::{ChatUpdate, Message};
 
 /// The metadata key that marks a message as a partial response.
 const INTERRUPTED: &str = "interrupted";
@@ -12,11 +12,6 @@ pub(crate) fn partial_message(text: &str) -> Message {
     let mut partial = Message::assistant(text);
     partial.metadata.insert(INTERRUPTED.to_owned(), Value::Bool(true));
     partial
-}
-
-/// Returns whether a message is a partial response of this run.
-pub(super) fn is_partial_response(message: &Message, run: RunId) -> bool {
-    message.id.is_some_and(|id| id.run == run) && is_marked_interrupted(message)
 }
 
 pub(crate) fn is_marked_interrupted(message: &Message) -> bool {

@@ -2,22 +2,14 @@
 //! service calls with this module. The tool loop also makes service calls with this module, if a
 //! run is stored at its end and no `PerServiceCallPersistence` is below the loop.
 
-use std::sync::Arc;
-
-use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Message};
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 
 use super::{
-    Run, WritePoint,
-    refused_content::AskedAgain,
-    service_call::OpenCall,
+    Run,
+    refused_content::call_again_if_refused,
     start_call::{StartedCall, start_call},
 };
-use crate::{
-    PersistenceError,
-    chat_service::ChatService,
-    ending::{Ending, with_ending},
-    yielding::yield_if_large,
-};
+use crate::{chat_service::ChatService, ending::with_ending, yielding::yield_if_large};
 
 /// Calls the service with the history and the new messages of a request, and stores the new
 /// messages and the answer or, if the run is stored at its end, adds them to the run log.
@@ -35,32 +27,8 @@ pub(crate) async fn persisted<S: ChatService>(
             request.extensions.insert(run.below_persister());
             call.reserve().await?;
             yield_if_large(call.inputs()).await;
-            let response = AskedAgain { service, run }.call(request).await;
+            let response = call_again_if_refused(service, run, request).await;
             with_ending(response, call).await
         }
-    }
-}
-
-impl Ending for Box<OpenCall> {
-    /// The messages of a run that is stored at its end need not be durable before the loop receives
-    /// them. The loop can then refuse an endless answer.
-    fn passes_messages_early(&self) -> bool {
-        self.run().write_point() == WritePoint::End
-    }
-
-    fn record_update(&mut self, update: &ChatUpdate) {
-        OpenCall::record_update(self, update);
-    }
-
-    fn check(&self, answer: &[Arc<Message>]) -> Result<(), BoxError> {
-        Ok(OpenCall::check(self, answer)?)
-    }
-
-    async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
-        OpenCall::complete(self, answer).await
-    }
-
-    async fn fail(self, error: &BoxError) {
-        OpenCall::fail(self, error).await;
     }
 }

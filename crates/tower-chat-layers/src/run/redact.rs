@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tower_chat_core::{Message, Part, Role, ToolResult};
+use tower_chat_core::{Message, Part, ToolResult};
+
+use super::last_answer::response_at_end;
+use crate::replay::{forgotten_ids, has_results_not_kept};
 
 /// The metadata key for the calls of a stored message whose arguments a hook has changed. The value
 /// contains the indices of these calls, which do not count provider-executed calls. An attempt that
@@ -57,8 +60,7 @@ pub(super) fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Opti
 /// Marks the response (all assistant messages at the end of `stored`) if hooks have removed all its
 /// calls. `forgotten` is the index of the last message from which hooks have removed calls.
 pub(super) fn mark_without_calls(stored: &mut [Arc<Message>], forgotten: usize) {
-    let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
-    let first = stored.len() - stored.iter().rev().take_while(is_response).count();
+    let first = stored.len() - response_at_end(stored).len();
     let response = stored.get_mut(first..).unwrap_or_default();
     if forgotten < first || response.iter().any(|message| message.asked_calls().next().is_some()) {
         return;
@@ -112,4 +114,35 @@ pub(super) fn redact_results(
         }
         true
     });
+}
+
+/// The content that was removed from a message before the message was stored, because the hooks of
+/// the tools ([`Tool::persist`](crate::Tool::persist)) did not allow the content to be stored.
+///
+/// ```
+/// use tower_chat::{Message, run::NotKept};
+/// assert_eq!(NotKept::in_message(&Message::user("hi")), NotKept::default());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotKept {
+    /// Whether the message belongs to an answer whose tool calls were all removed.
+    pub calls: bool,
+    /// The indices, among the stored calls of the message, of the calls whose stored arguments
+    /// differ from the arguments in the model's answer.
+    pub arguments: Vec<usize>,
+    /// The ids of the calls whose results are not stored. `None` if all results are stored.
+    pub results: Option<Vec<String>>,
+}
+
+impl NotKept {
+    /// Reads the removed content from the marks in a stored message.
+    pub fn in_message(message: &Message) -> Self {
+        Self {
+            calls: is_without_calls(message),
+            arguments: calls_without_arguments(message).collect(),
+            results: has_results_not_kept(message)
+                .then(|| forgotten_ids(message).map(str::to_owned).collect()),
+        }
+    }
 }

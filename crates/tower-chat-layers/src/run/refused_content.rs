@@ -9,8 +9,51 @@ use tower_chat_core::{
     store::{HistoryStore, Maintenance, Rewrite, StoreError},
 };
 
-use super::Run;
+use super::{Run, last_answer::after_last_answer};
 use crate::{PersistenceError, RefusedContent, chat_service::ChatService, error::as_permanent};
+
+/// The refusal marks of a conversation: the loaded ones, then those that this run has added.
+#[derive(Debug, Default)]
+pub(super) struct RefusedSoFar {
+    pub(super) marks: Vec<RefusalMark>,
+    /// The number of marks at the beginning of `marks` that are stored or submitted.
+    stored: usize,
+}
+
+impl RefusedSoFar {
+    pub(super) fn stored(marks: &[RefusalMark]) -> Self {
+        Self { marks: marks.to_vec(), stored: marks.len() }
+    }
+
+    /// Adds the unstored marks to a message that is about to be stored.
+    pub(super) fn store_in(&mut self, message: &mut Arc<Message>) {
+        let new = self.marks.get(self.stored..).unwrap_or_default();
+        if !new.is_empty() {
+            RefusalMark::store_in(Arc::make_mut(message), new.iter().cloned());
+            self.stored = self.marks.len();
+        }
+    }
+
+    /// Returns a message without parts with the unstored marks, for a write that has no other
+    /// message. Replays omit it.
+    pub(super) fn as_message(&mut self) -> Option<Message> {
+        let mut message = Arc::new(Message::new(Role::Tool, Vec::new()));
+        self.store_in(&mut message);
+        RefusalMark::is_stored_in(&message).then(|| Arc::unwrap_or_clone(message))
+    }
+
+    pub(super) fn mark(&self, request: &mut ChatRequest) {
+        if !self.marks.is_empty() {
+            request.extensions.insert(RefusalMarks::new(self.marks.iter().cloned()));
+        }
+    }
+
+    pub(super) fn add_marks(&mut self, marks: &[RefusalMark]) {
+        let new = marks.iter().filter(|mark| !self.marks.contains(mark));
+        let new: Vec<_> = new.cloned().collect();
+        self.marks.extend(new);
+    }
+}
 
 fn note_refused(run: &Run, marks: &[RefusalMark]) {
     run.log().refused.add_marks(marks);
@@ -27,7 +70,7 @@ fn note_refused(run: &Run, marks: &[RefusalMark]) {
 /// the kind of content. `inputs` are the new messages of the call that are not staged.
 ///
 /// This function is needed because a service may refuse content after its answer has begun.
-/// [`AskedAgain`] marks refused content only before that.
+/// [`call_again_if_refused`] marks refused content only before that.
 pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &BoxError) {
     let refusal = content_refused(&**error).filter(|refusal| refusal.named.is_some());
     let Some(refusal) = refusal else { return };
@@ -36,40 +79,35 @@ pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &Bo
     }
     let marks: Vec<_> = {
         let log = run.log();
-        let unanswered = log.conversation.added.after_last_answer().iter();
+        let unanswered = after_last_answer(log.conversation.added.as_slice()).iter();
         let known = &log.refused.marks;
         unanswered.chain(inputs).flat_map(|it| marks_of(it, refusal, known)).collect()
     };
     note_refused(run, &marks);
 }
 
-/// Makes a service call, and repeats the call without the content that the service has refused.
-pub(crate) struct AskedAgain<'s, S> {
-    pub(crate) service: &'s mut S,
-    pub(crate) run: &'s Run,
-}
-
-impl<S: ChatService> AskedAgain<'_, S> {
-    /// Calls the service. If it refuses the request permanently and stored content may be the
-    /// reason, the policy decides whether the call is repeated without this content. The content is
-    /// marked if the error names its kind, or if the second call succeeds.
-    pub(crate) async fn call(self, mut request: ChatRequest) -> Result<ChatResponse, BoxError> {
-        let Self { service, run } = self;
-        let policy = run.policy().refused_content;
-        run.log().refused.mark(&mut request);
-        let again = (policy != RefusedContent::Fail).then(|| request.clone());
-        let error = match service.call(request).await {
-            Ok(response) => return Ok(response),
-            Err(error) => error.into(),
-        };
-        match (again, content_refused(&*error).cloned()) {
-            // Boxed, because the future of every service call would otherwise contain this rarely
-            // used future.
-            (Some(again), Some(refusal)) => {
-                Box::pin(after_refusal(service, run, again, (error, refusal))).await
-            }
-            _ => Err(error),
+/// Calls the service. If it refuses the request permanently and stored content may be the
+/// reason, the policy decides whether the call is repeated without this content. The content is
+/// marked if the error names its kind, or if the second call succeeds.
+pub(super) async fn call_again_if_refused<S: ChatService>(
+    service: &mut S,
+    run: &Run,
+    mut request: ChatRequest,
+) -> Result<ChatResponse, BoxError> {
+    let policy = run.policy().refused_content;
+    run.log().refused.mark(&mut request);
+    let again = (policy != RefusedContent::Fail).then(|| request.clone());
+    let error = match service.call(request).await {
+        Ok(response) => return Ok(response),
+        Err(error) => error.into(),
+    };
+    match (again, content_refused(&*error).cloned()) {
+        // Boxed, because the future of every service call would otherwise contain this rarely
+        // used future.
+        (Some(again), Some(refusal)) => {
+            Box::pin(after_refusal(service, run, again, (error, refusal))).await
         }
+        _ => Err(error),
     }
 }
 

@@ -28,39 +28,19 @@ pub(crate) enum Caller {
     ServiceCall,
 }
 
-/// The stored messages of a conversation when a run begins.
-pub(super) struct Stored<'a> {
-    pub(super) history: &'a History,
-    /// The messages that an earlier attempt at the run has stored.
-    pub(super) added: &'a [Arc<Message>],
-    pub(super) is_read: bool,
-}
-
-impl Stored<'_> {
-    fn before_run(&self) -> Messages {
-        messages_before_run(&self.history.messages, self.added)
-    }
-}
-
-/// The comparison of a service call with the stored messages, for a tool loop of another crate
-/// above which no layer has begun a run.
-pub(super) struct ObservedAlone {
-    pub(super) observed: Observed,
-    /// The run of the service call: usually the run of the request. If no message of that run is
-    /// stored, and the call continues or repeats stored messages, the last stored run, because the
-    /// types of the loop may have lost the run id.
-    pub(super) run: RunId,
-}
-
 /// Compares a service call of a tool loop of another crate with the stored messages. Returns `None`
 /// if the call repeats no stored message, or if the comparison by [`RepeatedTranscript`] must
 /// decide. Returns an error if the call repeats stored messages with differences.
+///
+/// The returned run is usually the run of the request. If no message of that run is stored, and the
+/// call continues or repeats stored messages, it is the last stored run, because the types of the
+/// loop may have lost the run id.
 pub(super) fn observe_alone(
     settings: &Settings,
     conversation: &Conversation,
     request: &ChatRequest,
     history: &History,
-) -> Result<Option<ObservedAlone>, PersistenceError> {
+) -> Result<Option<(Observed, RunId)>, PersistenceError> {
     let Conversation { key, run } = conversation;
     let choice = request.extensions.get::<RepeatedTranscript>().copied();
     let choice = choice.unwrap_or(settings.policy.repeated_transcript);
@@ -112,7 +92,7 @@ pub(super) fn observe_alone(
             return Err(PersistenceError::NothingNew { key: key.clone() });
         }
     }
-    Ok(Some(ObservedAlone { observed, run }))
+    Ok(Some((observed, run)))
 }
 
 /// Replaces the messages of a request by those that a layer above has put before the input, the
@@ -191,7 +171,8 @@ pub(super) async fn take_new(
     settings: &Settings,
     conversation: &Conversation,
     request: &mut ChatRequest,
-    stored: &Stored<'_>,
+    history: &History,
+    (added, is_read): (&[Arc<Message>], bool),
     caller: Caller,
 ) -> Result<Option<Vec<Arc<Message>>>, PersistenceError> {
     let Conversation { key, run } = conversation;
@@ -201,23 +182,21 @@ pub(super) async fn take_new(
     let own = own_messages(request);
     let is_later_call_of_foreign_loop = caller == Caller::ServiceCall
         && request.extensions.get::<ServiceCall>().is_none()
-        && !stored.added.is_empty();
+        && !added.is_empty();
     if is_later_call_of_foreign_loop || !choice.compares(&own) {
         return Ok(None);
     }
     let is_background = request.options.is_background();
-    let before = match !stored.is_read && is_background {
+    let before = match !is_read && is_background {
         // A run whose answer the service makes in the background has not loaded the history.
-        true if stored.history.head.revision != Revision::ABSENT
-            && stored.history.head.service_id.is_none() =>
-        {
+        true if history.head.revision != Revision::ABSENT && history.head.service_id.is_none() => {
             let read = settings.store.load(key).await;
             let source = |source| PersistenceError::NotLoaded { key: key.clone(), source };
             read.map_err(source)?.messages
         }
-        _ => stored.before_run(),
+        _ => messages_before_run(&history.messages, added),
     };
-    let pruned = stored.history.skipped();
+    let pruned = history.skipped();
     match choice.new_input(key, *run, (&before, pruned), &own)? {
         NewInput::All => Ok(None),
         NewInput::Only(new) => {

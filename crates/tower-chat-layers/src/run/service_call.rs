@@ -24,8 +24,9 @@ use super::{
     write::{await_and_log, store_failure},
 };
 use crate::{
-    PersistenceError, ToolLoopError, UnansweredInputs,
+    PersistenceError, UnansweredInputs,
     approval::request_approvals_of,
+    ending::Ending,
     next_step::{LoopPolicy, NextStep, pending_calls},
     refusal::is_before_service,
     tool::{CallOfRun, PendingCall},
@@ -99,58 +100,8 @@ impl OpenCall {
         Ok(())
     }
 
-    pub(super) fn run(&self) -> &Run {
-        &self.run
-    }
-
     pub(crate) fn inputs(&self) -> &[Arc<Message>] {
         &self.inputs
-    }
-
-    pub(crate) fn record_update(&mut self, update: &ChatUpdate) {
-        if let Some(streamed) = &mut self.streamed {
-            streamed.record_update(update);
-        }
-    }
-
-    /// Checks the number of calls in the answer against the limit of the tool loop.
-    pub(crate) fn check(&self, answer: &[Arc<Message>]) -> Result<(), ToolLoopError> {
-        let policy = self.loop_policy.as_ref();
-        policy.map_or(Ok(()), |policy| policy.check(answer, Some(self.run.key())))
-    }
-
-    /// Submits the inputs and the answer in one write at the first poll of the future, and waits
-    /// until the write is durable.
-    ///
-    /// The answer is refused in two cases:
-    /// - The service id of the answer is missing or not allowed. Results of tools among the inputs
-    ///   are then stored in the record.
-    /// - A hook does not allow the call of an approval request to be stored. The inputs are then
-    ///   stored as for a failed call.
-    pub(crate) async fn complete(
-        self: Box<Self>,
-        answer: Answer,
-    ) -> Result<Answer, PersistenceError> {
-        let run = self.run.clone();
-        match self.submit(answer) {
-            Ok(call) => {
-                let mut answer = call.durable().await?;
-                let mut log = run.log();
-                // A layer above that has begun the run adds this usage.
-                if log.is_alone {
-                    answer.finish.usage += log.take_usage_of_summaries();
-                }
-                Ok(answer)
-            }
-            Err(refused) => {
-                let (error, submission) = *refused;
-                // A failure of this write is only logged, because the caller receives the error of
-                // the refusal.
-                let failure = "tool results of a refused service call could not be recorded";
-                await_and_log(&run, submission, failure).await;
-                Err(error)
-            }
-        }
     }
 
     /// Submits the inputs and the answer. If the answer is refused, submits the permitted inputs or
@@ -249,22 +200,6 @@ impl OpenCall {
         }
     }
 
-    /// Submits the inputs of a failed service call that the policy selects, and waits until they
-    /// are stored or their failure is logged. If the request has not reached the service, the
-    /// user's message after the last result is not stored.
-    pub(crate) async fn fail(mut self: Box<Self>, error: &BoxError) {
-        let slot = self.take_slot();
-        let run = self.run.clone();
-        note_refused_inputs(&run, &self.inputs, error);
-        let mut kept = run.policy().inputs_of_failed_call;
-        if kept == UnansweredInputs::All && is_before_service(&**error) {
-            kept = UnansweredInputs::Results;
-        }
-        let submission = self.unanswered(slot, kept);
-        await_and_log(&run, submission, "the inputs of a failed service call could not be stored")
-            .await;
-    }
-
     fn unanswered(&mut self, slot: Result<Slot, StoreError>, kept: UnansweredInputs) -> Submission {
         let (ordinal, inputs) = (self.ordinal, std::mem::take(&mut self.inputs));
         let event = Event::Unanswered { ordinal, inputs, text: self.streamed_text(), kept };
@@ -283,6 +218,75 @@ impl OpenCall {
             CallState::InFlight(slot) => slot,
             CallState::Settled => Err(StoreError::Closed),
         }
+    }
+}
+
+impl Ending for Box<OpenCall> {
+    /// The messages of a run that is stored at its end need not be durable before the loop receives
+    /// them. The loop can then refuse an endless answer.
+    fn passes_messages_early(&self) -> bool {
+        self.run.write_point() == WritePoint::End
+    }
+
+    fn record_update(&mut self, update: &ChatUpdate) {
+        if let Some(streamed) = &mut self.streamed {
+            streamed.record_update(update);
+        }
+    }
+
+    /// Checks the number of calls in the answer against the limit of the tool loop.
+    fn check(&self, answer: &[Arc<Message>]) -> Result<(), BoxError> {
+        if let Some(policy) = &self.loop_policy {
+            policy.check(answer, Some(self.run.key()))?;
+        }
+        Ok(())
+    }
+
+    /// Submits the inputs and the answer in one write at the first poll of the future, and waits
+    /// until the write is durable.
+    ///
+    /// The answer is refused in two cases:
+    /// - The service id of the answer is missing or not allowed. Results of tools among the inputs
+    ///   are then stored in the record.
+    /// - A hook does not allow the call of an approval request to be stored. The inputs are then
+    ///   stored as for a failed call.
+    async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
+        let run = self.run.clone();
+        match self.submit(answer) {
+            Ok(call) => {
+                let mut answer = call.durable().await?;
+                let mut log = run.log();
+                // A layer above that has begun the run adds this usage.
+                if log.is_alone {
+                    answer.finish.usage += log.take_usage_of_summaries();
+                }
+                Ok(answer)
+            }
+            Err(refused) => {
+                let (error, submission) = *refused;
+                // A failure of this write is only logged, because the caller receives the error of
+                // the refusal.
+                let failure = "tool results of a refused service call could not be recorded";
+                await_and_log(&run, submission, failure).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Submits the inputs of a failed service call that the policy selects, and waits until they
+    /// are stored or their failure is logged. If the request has not reached the service, the
+    /// user's message after the last result is not stored.
+    async fn fail(mut self, error: &BoxError) {
+        let slot = self.take_slot();
+        let run = self.run.clone();
+        note_refused_inputs(&run, &self.inputs, error);
+        let mut kept = run.policy().inputs_of_failed_call;
+        if kept == UnansweredInputs::All && is_before_service(&**error) {
+            kept = UnansweredInputs::Results;
+        }
+        let submission = self.unanswered(slot, kept);
+        await_and_log(&run, submission, "the inputs of a failed service call could not be stored")
+            .await;
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     Run,
     log::RunLog,
     recording::{Adopted, Recording},
+    usage::model_usage,
 };
 use crate::{ConflictPolicy, PersistenceError};
 
@@ -31,22 +32,17 @@ pub(super) fn agreed_service_id(
     }
 }
 
-/// Adds the usage of an answer to the log, and returns the history owner after the answer, like
-/// [`adopt_service_id`].
+/// Adds the usage of an answer to the log. Returns the service id and the selection of recorded
+/// messages after the answer.
+///
+/// Returns an error with the answer if the answer lacks the run's service id, or if the policy does
+/// not allow the first service id of the conversation.
 pub(super) fn adopt_answer(
     run: &Run,
     log: &mut RunLog,
     answer: &Answer,
 ) -> Result<Adopted, PersistenceError> {
-    log.calls.unreported_usage.note(answer, run.policy().prices.as_ref());
-    adopt_service_id(run, log, answer)
-}
-
-/// Returns the service id and the selection of recorded messages after an answer.
-///
-/// Returns an error with the answer if the answer lacks the run's service id, or if the policy does
-/// not allow the first service id of the conversation.
-fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted, PersistenceError> {
+    log.calls.unreported_usage.push(model_usage(answer, run.policy().prices.as_ref()));
     let policy = run.policy().conflict;
     let current = log.conversation.service_id.as_ref();
     let recording = log.conversation.recording;

@@ -9,8 +9,9 @@ use super::{
     Run, ServiceCall, WritePoint,
     begin::request::replay_with,
     calls::Attempt,
-    complete::{is_complete, response_at_end},
+    complete::is_complete,
     hooks::hooks_were_called,
+    last_answer::{after_last_answer, response_at_end},
     log::RunLog,
     model_request::{joined, own_messages},
     repeated::take_observed,
@@ -48,7 +49,7 @@ pub(crate) fn start_call(
     }
     let sent = match ordinal {
         Some(_) => 0,
-        None => unanswered_len(&own_messages(request)),
+        None => after_last_answer(&own_messages(request)).len(),
     };
     let own = match log.calls.attempt(ordinal) {
         Some(Attempt::Answered { answer, write, .. }) => {
@@ -163,11 +164,6 @@ enum NewOfCall {
     /// The run is stored at its end, and the request does not continue the run's earlier service
     /// calls.
     Unknown,
-}
-
-/// Returns the number of messages after the last answer of the model.
-fn unanswered_len(own: &[Arc<Message>]) -> usize {
-    own.iter().rev().take_while(|message| message.role != Role::Assistant).count()
 }
 
 impl RunLog {

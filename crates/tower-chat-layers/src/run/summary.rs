@@ -5,10 +5,9 @@ use std::pin::pin;
 use futures_util::FutureExt;
 use tower_chat_core::{BoxError, ChatRequest, RunHandle, Usage};
 
-use super::{Run, Settings, conversation::LoadedConversation, log::RunLog};
+use super::{Run, Settings, conversation::LoadedConversation, log::RunLog, usage::model_usage};
 use crate::{
     chat_service::ChatService,
-    replay::{Replay, ReplaySources},
     summarize::{SizedState, Summarizable, SummaryMaker},
     telemetry,
     wait_without_permit::wait_without_permit,
@@ -62,23 +61,21 @@ async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) 
     let SummaryMaker { source, answers, .. } = maker;
     let replay = match source.summary_id() == before {
         true => None,
-        false => Some(replay_with_summary(sources, &source).await),
+        false => {
+            let mut replay = source.replay.clone();
+            sources.edit(&mut replay, source.summary.as_ref()).await;
+            Some(replay)
+        }
     };
     let mut log = run.log();
     for answer in &answers {
-        log.calls.unreported_usage.note(answer, prices);
+        log.calls.unreported_usage.push(model_usage(answer, prices));
         log.usage_of_summaries += answer.finish.usage;
     }
     log.conversation.summary = source.summary_id();
     if let Some(replay) = replay {
         log.conversation.replay = replay;
     }
-}
-
-async fn replay_with_summary(sources: ReplaySources<'_>, source: &Summarizable) -> Replay {
-    let mut replay = source.replay.clone();
-    sources.edit(&mut replay, source.summary.as_ref()).await;
-    replay
 }
 
 impl LoadedConversation {

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, Role, ToolInvocation, ToolStatus};
+use tower_chat_core::{Message, ToolInvocation, ToolStatus};
 
-use super::{Run, complete::response_at_end};
+use super::{
+    Run,
+    last_answer::{after_last_answer, response_at_end},
+};
 use crate::{
     PersistenceError, PersistenceMode, next_step::pending_calls, pending_results::recorded_calls,
     tool::PendingCall,
@@ -47,8 +50,7 @@ pub(crate) async fn unanswered_calls(
 }
 
 fn last_round(added: &[Arc<Message>]) -> &[Arc<Message>] {
-    let is_later = |message: &&Arc<Message>| message.role != Role::Assistant;
-    let later = added.iter().rev().take_while(is_later).count();
+    let later = after_last_answer(added).len();
     let response = response_at_end(added.get(..added.len() - later).unwrap_or_default());
     added.get(added.len() - later - response.len()..).unwrap_or_default()
 }

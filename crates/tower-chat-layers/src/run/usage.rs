@@ -1,27 +1,21 @@
-//! The usage of a run: calls, tokens and cost. The writes of the run report the usage to the
-//! directory of the store.
+//! The activity and the usage (calls, tokens and cost) of a run. The writes of the run report both
+//! to the directory of the store.
 
 use tower_chat_core::{
     Answer,
-    store::{ModelUsage, UsageSum},
+    store::{ModelUsage, RunActivity, UsageSum},
 };
 
+use super::Run;
 use crate::policy::PriceList;
 
-/// The usage of the run that no write has reported yet.
-#[derive(Debug, Default)]
-pub(super) struct UnreportedUsage {
-    pub(super) usage: Vec<ModelUsage>,
+pub(super) fn activity_now(run: &Run) -> RunActivity {
+    let activity = RunActivity::new(run.clock().now()).with_mode(run.mode());
+    run.stored().iter().fold(activity, |activity, stored| activity.with_start(stored.arrived_at))
 }
 
-impl UnreportedUsage {
-    pub(super) fn note(&mut self, answer: &Answer, prices: Option<&PriceList>) {
-        let (model, sum) = (model_of(answer), usage_of(answer, prices));
-        match self.usage.iter_mut().find(|known| known.model.as_deref() == model) {
-            Some(known) => known.sum += &sum,
-            None => self.usage.push(ModelUsage::new(model.map(Into::into), sum)),
-        }
-    }
+pub(super) fn model_usage(answer: &Answer, prices: Option<&PriceList>) -> ModelUsage {
+    ModelUsage::new(model_of(answer).map(Into::into), usage_of(answer, prices))
 }
 
 pub(crate) fn usage_of(answer: &Answer, prices: Option<&PriceList>) -> UsageSum {

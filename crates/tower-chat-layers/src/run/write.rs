@@ -13,22 +13,19 @@ use tower_chat_core::{
 
 use super::{
     Run, Submission, WritePoint,
-    activity::activity,
     approvals::pending_call_not_kept,
     approved_calls::{claim_lease, keep_claims_held, record_outcomes_again},
     compose::Composed,
     effect::{Effect, RunWrite},
     events::{Event, apply},
     input_digest::mark_input,
-    journaled::{
-        Journal,
-        lease::{keep_lease, stage_lease},
-    },
+    journaled::lease::{keep_lease, stage_lease},
     log::RunLog,
     model_request::strip_sentinel,
     records::Records,
     service_id::adopt_answer,
     submission::FailedSubmission,
+    usage::activity_now,
 };
 use crate::{NotStored, PersistenceError, StoreFailure, replay::mark_ended_by};
 
@@ -55,14 +52,15 @@ impl Run {
         match apply(log, self.policy(), event) {
             Effect::Nothing => (Submission::nothing(), None),
             Effect::Write(write) => submit(self, log, slot, *write),
-            Effect::AddUnsubmitted(call) => {
-                log.conversation.add_unsubmitted(call, self.clock().whole_milliseconds());
+            Effect::AddUnsubmitted(messages, adopted) => {
+                log.conversation.add_unsubmitted(
+                    messages,
+                    adopted,
+                    self.clock().whole_milliseconds(),
+                );
                 (Submission::nothing(), None)
             }
-            Effect::Leave(until) => {
-                let leave = |journal: &mut Journal| journal.leave_until(until);
-                (stage_lease(self, log, slot, leave), None)
-            }
+            Effect::Leave(until) => (stage_lease(self, log, slot, Some(until)), None),
         }
     }
 
@@ -256,7 +254,11 @@ fn contents(
     write: &mut RunWrite,
     service_id: Option<ServiceIdChange>,
 ) -> Contents {
-    let citations = run.policy().replay.citations_at_save().filter(|_| write.is_whole_run);
+    let citations = run
+        .policy()
+        .replay
+        .citations_at_save()
+        .filter(|_| write.ends_run && log.mode == PersistenceMode::PerRun);
     let truncation = run.policy().truncation;
     let Composed { messages: mut stored, mut records } = match write.is_as_stored {
         true => Composed { messages: messages.clone(), records: Records::default() },
@@ -297,7 +299,7 @@ fn contents(
     if !write.starts.is_empty() {
         let now = run.clock().now();
         if let Some(journal) = log.journal.as_deref_mut() {
-            journal.note_started(&write.starts);
+            journal.started.extend(&write.starts);
         }
         let lease = claim_lease(run, log);
         let until = (!lease.is_zero()).then(|| now + lease);
@@ -314,15 +316,16 @@ fn contents(
 fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> Write {
     let Contents { stored, records, claims, service_id, close } = contents;
     let records = records.into_rows();
-    // The last write of the run reports usage even without messages.
-    let activity = activity(run, log, !stored.is_empty() || close.is_some());
+    // The store recognises a repetition of a write with messages, but would count the usage of
+    // another repeated write twice. The last write of the run reports usage even without messages.
+    let reports_usage = !stored.is_empty() || close.is_some();
+    let usage = reports_usage.then(|| std::mem::take(&mut log.calls.unreported_usage));
+    let activity = activity_now(run).with_usage(usage.unwrap_or_default());
     let range = log.conversation.range_with(&stored);
-    let mut write = Write::new(run.key().clone(), id, log.conversation.revision, stored)
+    let write = Write::new(run.key().clone(), id, log.conversation.revision, stored)
         .with_activity(activity)
-        .with_load_from(range);
-    if !claims.is_empty() {
-        write = write.with_claims(claims);
-    }
+        .with_load_from(range)
+        .with_claims(claims);
     match (log.journal.as_deref_mut(), service_id) {
         (Some(journal), service_id) => {
             let write = journal.stage(write, records, close, service_id);

@@ -16,7 +16,7 @@ use std::{
 
 use tokio::sync::OnceCell;
 use tower_chat_core::{
-    ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages, ToolResult,
+    ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages, RunId,
     store::{
         Capability, Conflict, Head, History, Journal as _, Revision, ServiceIdChange, StoreError,
         author::{LoadFrom, OpenRunContent, ToolRecord},
@@ -48,7 +48,7 @@ use super::{
     prior_attempts::PriorAttempts,
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
     recording::Recording,
-    repeated::{Caller, ObservedAlone, Stored, observe_alone, take_new, take_observed},
+    repeated::{Caller, observe_alone, take_new, take_observed},
     repeated_input::input_len,
     run_end::recorded_end,
     service_id::agreed_service_id,
@@ -60,7 +60,7 @@ use crate::{
     recovery::ResumesRun,
     replay::Replay,
     tool::RunAncestry,
-    transcript::Step,
+    transcript::{Observed, Step},
     validate::{Fault, InvalidMessages, check_content, may_be_empty},
     yielding::yield_if_large,
 };
@@ -132,7 +132,7 @@ pub(crate) async fn begin_run(
     let opened = builder.open(request, head, sends_record).await?;
     let (mut history, mut loaded) = builder.load(request, &opened).await?;
     let observed = builder.observe(request, &opened, &history)?;
-    let run = observed.as_ref().map_or(conversation.run, |observed| observed.run);
+    let run = observed.as_ref().map_or(conversation.run, |(_, run)| *run);
     let is_continued = run != conversation.run;
     let conversation = Conversation { run, ..conversation.clone() };
     let builder = RunBuilder { conversation: &conversation, ..builder };
@@ -355,7 +355,7 @@ impl RunBuilder<'_> {
         request: &ChatRequest,
         opened: &OpenedHead,
         loaded: &LoadedHistory,
-    ) -> Result<Option<ObservedAlone>, PersistenceError> {
+    ) -> Result<Option<(Observed, RunId)>, PersistenceError> {
         let is_of_other_loop =
             self.caller == Caller::ServiceCall && request.extensions.get::<ServiceCall>().is_none();
         if !is_of_other_loop || !loaded.is_read || opened.service_id.is_some() {
@@ -370,13 +370,13 @@ impl RunBuilder<'_> {
         &self,
         request: &mut ChatRequest,
         loaded: &LoadedHistory,
-        observed: Option<ObservedAlone>,
+        observed: Option<(Observed, RunId)>,
     ) -> Result<TakenInput, PersistenceError> {
         let LoadedHistory { loaded: LoadedReplay { history, .. }, is_read, .. } = loaded;
         yield_if_large(&own_messages(request)).await;
         let RunInStore { added, input_digest: stored_digest, is_overtaken } =
             stored_of_run(history, self.conversation.run);
-        if let Some(ObservedAlone { observed, .. }) = observed {
+        if let Some((observed, _)) = observed {
             request.extensions.remove::<RepeatedTranscript>();
             take_observed(request, &observed);
             let step = Some(observed.step);
@@ -384,30 +384,24 @@ impl RunBuilder<'_> {
             let digest = added.is_empty().then(|| input_digest(&own)).flatten();
             return Ok(TakenInput { added, is_overtaken, last_answer: None, own, step, digest });
         }
-        let stored = Stored { history, added: &added, is_read: *is_read };
-        let last_answer = take_new(self.settings, self.conversation, request, &stored, self.caller);
-        let last_answer = last_answer.await?;
+        let Self { settings, conversation, caller, .. } = *self;
+        let stored = (&*added, *is_read);
+        let last_answer =
+            take_new(settings, conversation, request, history, stored, caller).await?;
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
-        let digest = self.compares_input(request).then(|| input_digest(&own)).flatten();
+        // If no layer above the tool loop has begun the run, only the messages of the first service
+        // call are its input. A loop that does not number its service calls does not show which of
+        // them is the first.
+        let is_first_call =
+            || request.extensions.get::<ServiceCall>().is_some_and(|call| call.ordinal == 0);
+        let is_input = self.caller == Caller::Request || is_first_call();
+        let digest = is_input.then(|| input_digest(&own)).flatten();
         if digest.is_some() && differs(stored_digest.as_deref(), &added, &own) {
             let Conversation { key, run } = self.conversation.clone();
             return Err(PersistenceError::RunIdReused { key, run });
         }
         Ok(TakenInput { own, added, is_overtaken, last_answer, step: None, digest })
-    }
-
-    /// Returns whether the request's own messages certainly are the input of the run. If no layer
-    /// above the tool loop has begun the run, only the messages of the first service call are the
-    /// input. A loop that does not number its service calls does not show which of them is the
-    /// first.
-    fn compares_input(&self, request: &ChatRequest) -> bool {
-        match self.caller {
-            Caller::Request => true,
-            Caller::ServiceCall => {
-                request.extensions.get::<ServiceCall>().is_some_and(|call| call.ordinal == 0)
-            }
-        }
     }
 
     fn check_not_empty(
@@ -443,7 +437,12 @@ impl RunBuilder<'_> {
             false => PriorAttempts::default(),
         };
         let visible = added.len().saturating_sub(opened.staged().len());
-        let recorded_end = self.recorded_end(opened, history, &added).await?;
+        let recorded_end = match opened.resumed {
+            Some(_) => None,
+            None => {
+                recorded_end(store.as_ref(), key, history, &added).await.map_err(&not_loaded)?
+            }
+        };
         let tool_calls = tool_calls_before(store, key, history, added.get(..visible));
         let tool_calls = tool_calls.await.map_err(&not_loaded)?;
         // A resumed run needs no warning, because it runs its calls without a result, or adds their
@@ -502,22 +501,6 @@ impl RunBuilder<'_> {
         }
     }
 
-    /// Returns the recorded results with which the stored run ended. `None` if this attempt resumes
-    /// the run.
-    async fn recorded_end(
-        &self,
-        opened: &OpenedHead,
-        history: &History,
-        added: &[Arc<Message>],
-    ) -> Result<Option<Vec<ToolResult>>, PersistenceError> {
-        if opened.resumed.is_some() {
-            return Ok(None);
-        }
-        let Self { settings, conversation: Conversation { key, .. }, .. } = *self;
-        let end = recorded_end(settings.store.as_ref(), key, history, added);
-        end.await.map_err(self.not_loaded())
-    }
-
     /// Returns the records of the run's calls, with the recorded reports about results in the input
     /// of a new run.
     async fn call_records(
@@ -565,8 +548,9 @@ impl RunBuilder<'_> {
         let holder = self.settings.store.handle().holder();
         let (length, now) = (self.settings.lease_length(), self.settings.clock.now());
         Some(Box::new(match &opened.resumed {
-            Some(content) => Journal::resuming(holder, length, now, content, input, visible)
-                .with_deferred(prior_rows),
+            Some(content) => {
+                Journal::resuming(holder, length, now, content, (input, visible), prior_rows)
+            }
             None => Journal::new(holder, length, now, history.head.revision.sequence),
         }))
     }

@@ -12,6 +12,7 @@ use crate::{
         Run, WritePoint,
         conversation::LoadedConversation,
         history_in_request::HistoryInRequest,
+        last_answer::after_last_answer,
         log::RunLog,
         model_request::{joined, own_messages},
         repeated_input::repeated_len,
@@ -115,7 +116,7 @@ fn put_unanswered_before(log: &RunLog, request: &mut ChatRequest, own: &[Arc<Mes
     }
     let mut sent = match has_service_id {
         // A service that stores the history has not received or not answered these messages.
-        true => log.conversation.added.after_last_answer().to_vec(),
+        true => after_last_answer(log.conversation.added.as_slice()).to_vec(),
         false => unanswered,
     };
     sent.extend(own.iter().cloned());
@@ -129,10 +130,10 @@ impl RunLog {
     fn unanswered_input(&self) -> Vec<Arc<Message>> {
         let Some(journal) = self.journal.as_deref() else { return Vec::new() };
         let added = self.conversation.added.as_slice();
-        if added.len() > journal.input() + journal.visible_before() {
+        if added.len() > journal.input + journal.visible_before {
             return Vec::new();
         }
-        added.iter().skip(journal.visible_before()).cloned().collect()
+        added.iter().skip(journal.visible_before).cloned().collect()
     }
 }
 

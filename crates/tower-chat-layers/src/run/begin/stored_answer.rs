@@ -10,10 +10,11 @@ use crate::{
     replay::ended_by,
     run::{
         Run, ServiceCall,
-        complete::{as_answered, is_complete, response_at_end},
+        complete::{as_answered, is_complete},
         conversation::LoadedConversation,
+        last_answer::response_at_end,
         log::RunLog,
-        partial_text::is_partial_response,
+        partial_text::is_marked_interrupted,
         repeated::last_answer,
         repeated_input::input_len,
     },
@@ -94,7 +95,7 @@ pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Messa
     let log = run.log();
     let input = log.conversation.input_len(request);
     let added = log.conversation.added.as_slice().get(input..).unwrap_or_default();
-    added.iter().filter(|message| !is_partial_response(message, run.id())).cloned().collect()
+    added.iter().filter(|message| !is_marked_interrupted(message)).cloned().collect()
 }
 
 /// Reduces a stored answer to the last response of the model. A tool loop would run the calls of

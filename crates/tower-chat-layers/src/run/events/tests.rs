@@ -46,8 +46,8 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     }
     let write = match effect {
         Effect::Write(write) => write,
-        Effect::AddUnsubmitted(call) => {
-            log.conversation.add_unsubmitted(call, None);
+        Effect::AddUnsubmitted(messages, adopted) => {
+            log.conversation.add_unsubmitted(messages, adopted, None);
             return wording;
         }
         Effect::Nothing | Effect::Leave(_) => return wording,
@@ -66,7 +66,7 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     log.conversation.revision = write.result();
     log.conversation.added.push_submitted(messages);
     if let Some(journal) = log.journal.as_deref_mut() {
-        journal.note_started(&starts);
+        journal.started.extend(&starts);
         journal.stage(write, records.into_rows(), close, None);
     }
     wording
@@ -76,7 +76,7 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
 fn summary(effect: &Effect) -> String {
     let write = match effect {
         // In per-run mode, a service call adds its messages to the run log and writes nothing.
-        Effect::Nothing | Effect::AddUnsubmitted(_) => return "-".to_owned(),
+        Effect::Nothing | Effect::AddUnsubmitted(..) => return "-".to_owned(),
         Effect::Leave(LeaseEnd::NotHeld) => return "leaves".to_owned(),
         Effect::Leave(LeaseEnd::Abandoned) => return "abandons".to_owned(),
         Effect::Leave(LeaseEnd::At(_)) => return "leaves until".to_owned(),

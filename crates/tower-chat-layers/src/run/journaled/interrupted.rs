@@ -6,12 +6,13 @@ use std::{
 };
 
 use tower_chat_core::{
-    Message, MessageId, Role,
+    Message, MessageId,
     store::{SequencePosition, author::OpenRunContent},
 };
 
 use crate::{
     run::{
+        last_answer::response_at_end,
         prior_attempts::{CallOutcome, Recorded},
         redact::calls_without_arguments,
     },
@@ -35,9 +36,7 @@ impl InterruptedRun {
     pub(super) fn of(content: &OpenRunContent, input: usize) -> Self {
         let messages = &content.messages;
         let added = messages.get(input..).unwrap_or_default();
-        let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
-        let last = added.iter().rev().take_while(is_response).count();
-        let response = added.get(added.len() - last..).unwrap_or_default().to_vec();
+        let response = response_at_end(added).to_vec();
         let message_of = |position: SequencePosition| {
             let index = position.sequence.checked_sub(content.open.visible + 1)?;
             messages.get(usize::try_from(index).ok()?)?.id

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -18,7 +17,7 @@ use crate::{run::partial_text::PartialText, tool::CallOfRun};
 /// The state of a journaled run's staged messages.
 #[derive(Debug)]
 pub(in crate::run) struct Journal {
-    lease: Lease,
+    pub(super) lease: Lease,
     /// How long the lease lasts after its last renewal. Zero if the lease does not expire.
     length: Duration,
     /// Whether the next write is the first write of this attempt.
@@ -30,19 +29,19 @@ pub(in crate::run) struct Journal {
     stage: Stage,
     /// The number of messages at the beginning of an earlier attempt's staged messages that are the
     /// run's input.
-    input: usize,
+    pub(in crate::run) input: usize,
     /// The number of the run's messages that were in the history before the run staged its first
     /// message.
-    visible_before: usize,
+    pub(in crate::run) visible_before: usize,
     /// The calls whose starts this attempt has staged.
-    started: HashSet<CallOfRun>,
+    pub(in crate::run) started: HashSet<CallOfRun>,
     /// The rows of visible calls whose results are staged. Only the commit writes these rows,
     /// because readers cannot read the results before the commit.
     deferred: Vec<ToolRecord>,
-    partial_text: PartialText,
+    pub(in crate::run) partial_text: PartialText,
     /// The rows of calls of this run whose results are not part of a message yet, by sequence
     /// number and index. A commit must add results for these calls.
-    unanswered: BTreeMap<(u64, u32), ToolRecord>,
+    pub(in crate::run) unanswered: BTreeMap<(u64, u32), ToolRecord>,
     /// The state of an earlier attempt, until the tool loop takes it.
     interrupted: Option<InterruptedRun>,
 }
@@ -85,14 +84,15 @@ impl Journal {
 
     /// Creates the journal of a new attempt. `input` is the number of staged messages that belong to
     /// the input of the run, and `visible` the number of the run's messages that an earlier attempt
-    /// in another mode has already added to the history.
+    /// in another mode has already added to the history. `deferred` contains the rows of visible
+    /// calls whose results are staged.
     pub(in crate::run) fn resuming(
         holder: u64,
         length: Duration,
         now: SystemTime,
         content: &OpenRunContent,
-        input: usize,
-        visible: usize,
+        (input, visible): (usize, usize),
+        deferred: Vec<ToolRecord>,
     ) -> Self {
         let mut journal = Self::new(holder, length, now, content.open.visible);
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
@@ -100,6 +100,7 @@ impl Journal {
         journal.partial_text = PartialText::stored(content.open.partial_text.as_ref());
         journal.input = input;
         journal.visible_before = visible;
+        journal.deferred = deferred;
         journal.read_again(content);
         journal
     }
@@ -123,39 +124,12 @@ impl Journal {
         }
     }
 
-    pub(in crate::run) fn with_deferred(mut self, deferred: Vec<ToolRecord>) -> Self {
-        self.deferred = deferred;
-        self
-    }
-
-    pub(in crate::run) fn input(&self) -> usize {
-        self.input
-    }
-
-    pub(in crate::run) fn visible_before(&self) -> usize {
-        self.visible_before
-    }
-
-    /// Sets the text of an interrupted answer for the next write.
-    pub(in crate::run) fn keep_partial_text(&mut self, text: Arc<str>) {
-        self.partial_text.replace_with(text);
-    }
-
-    /// Makes the next write remove the partial text, because a service call was answered.
-    pub(in crate::run) fn forget_partial_text(&mut self) {
-        self.partial_text.forget();
-    }
-
     pub(in crate::run) fn is_open(&self) -> bool {
         self.stage == Stage::Open
     }
 
     pub(in crate::run) fn is_in_store(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::Left)
-    }
-
-    pub(super) fn attempt(&self) -> u32 {
-        self.lease.attempt
     }
 
     pub(super) fn renew(&mut self, now: SystemTime) {
@@ -178,15 +152,6 @@ impl Journal {
         Some(self.length / 3)
     }
 
-    pub(in crate::run) fn unanswered(&self) -> impl Iterator<Item = &ToolRecord> {
-        self.unanswered.values()
-    }
-
-    /// Returns the text of an interrupted answer, as the next write stores it.
-    pub(in crate::run) fn partial_text(&self) -> Option<Arc<str>> {
-        self.partial_text.text()
-    }
-
     /// Takes the state of the earlier attempt. The number of tool calls includes approved calls of
     /// earlier runs whose results are staged.
     pub(in crate::run) fn take_interrupted(&mut self) -> Option<InterruptedRun> {
@@ -194,14 +159,6 @@ impl Journal {
         let started = self.deferred.iter().filter(|row| row.started_at.is_some());
         interrupted.tool_calls += started.count();
         Some(interrupted)
-    }
-
-    pub(in crate::run) fn is_started(&self, call: CallOfRun) -> bool {
-        self.started.contains(&call)
-    }
-
-    pub(in crate::run) fn note_started(&mut self, calls: &[CallOfRun]) {
-        self.started.extend(calls);
     }
 
     /// Turns a write into a staged write that opens the run or leaves it open, or closes it as

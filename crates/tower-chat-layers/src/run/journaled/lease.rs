@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use tower_chat_core::store::{
-    StoreError,
+    LeaseEnd, StoreError,
     author::{Slot, Write},
 };
 
@@ -11,19 +11,19 @@ use super::Journal;
 use crate::{
     PersistenceError, StoreFailure,
     run::{
-        Event, LeaveCause, Run, Shared, Submission, activity::activity_now, log::RunLog,
-        submission::FailedSubmission,
+        Event, LeaveCause, Run, Shared, Submission, log::RunLog, submission::FailedSubmission,
+        usage::activity_now,
     },
     telemetry,
 };
 
-/// Submits a staged write that only renews the lease, if this attempt works on an open run. Calls
-/// `change` with the journal first.
+/// Submits a staged write that only renews the lease, if this attempt works on an open run. With
+/// `until`, leaves the run, with this end of the lease.
 pub(in crate::run) fn stage_lease(
     run: &Run,
     log: &mut RunLog,
     slot: Result<Slot, StoreError>,
-    change: impl FnOnce(&mut Journal),
+    until: Option<LeaseEnd>,
 ) -> Submission {
     let RunLog { journal, conversation, .. } = log;
     let Some(journal) = journal.as_deref_mut().filter(|journal| journal.is_open()) else {
@@ -33,7 +33,9 @@ pub(in crate::run) fn stage_lease(
     let write = Write::new(run.key().clone(), id, conversation.revision, [])
         .with_activity(activity_now(run));
     journal.renew(run.clock().now());
-    change(journal);
+    if let Some(until) = until {
+        journal.leave_until(until);
+    }
     let write = journal.staged(write, Vec::new(), None, None);
     keep_lease(run, journal);
     conversation.revision = write.result();
@@ -43,7 +45,7 @@ pub(in crate::run) fn stage_lease(
 /// Takes the run over from an earlier attempt, whose writes then fail.
 pub(in crate::run) async fn take_over(run: &Run) -> Result<TakenOver, PersistenceError> {
     let slot = run.reserve().await?;
-    let submission = stage_lease(run, &mut run.log(), slot, |_| {});
+    let submission = stage_lease(run, &mut run.log(), slot, None);
     let taken = TakenOver(Some(run.clone()));
     match run.await_outcome(submission, || None).await {
         Ok(()) => Ok(taken),
@@ -71,7 +73,7 @@ pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
                 if !log.is_open() {
                     return;
                 }
-                stage_lease(&run, &mut log, slot, |_| {})
+                stage_lease(&run, &mut log, slot, None)
             };
             // A conflict ends the task, because another process has taken the run over. After any
             // other failure, the task tries again at the next interval.

@@ -16,15 +16,8 @@ use super::{
 use crate::{PersistenceError, policy::RunEnd, store::Journal as _, tool::CallOfRun};
 
 impl RunLog {
-    /// Returns the number of this attempt, from 1. `None` if the run is not open, or if the model
-    /// has answered in any attempt.
-    fn unanswered_attempt(&self) -> Option<u32> {
-        let journal = self.journal.as_deref().filter(|journal| journal.is_open());
-        journal.filter(|_| !self.conversation.added.has_answers()).map(Journal::attempt)
-    }
-
     pub(crate) fn is_resumed(&self) -> bool {
-        self.journal.as_deref().is_some_and(|journal| journal.attempt() > 1)
+        self.journal.as_deref().is_some_and(|journal| journal.lease.attempt > 1)
     }
 }
 
@@ -32,7 +25,11 @@ impl RunLog {
 /// attempt. `end` receives the number of this attempt. A failure is only logged, because the caller
 /// already reports another error.
 pub(crate) async fn end_unanswered(run: &Run, end: impl FnOnce(u32) -> Option<RunEnd>) {
-    let attempt = run.log().unanswered_attempt();
+    let attempt = {
+        let log = run.log();
+        let open = log.journal.as_deref().filter(|journal| journal.is_open());
+        open.filter(|_| !log.conversation.added.has_answers()).map(|journal| journal.lease.attempt)
+    };
     let Some(end) = attempt.and_then(end) else { return };
     let of_prior_calls = match end {
         RunEnd::Commit => prior_calls_of_open_run(run).await,
