@@ -6,11 +6,11 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower::{Layer, service_fn};
 use tower_chat::{
-    Answer, BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, HistoryStore, Message, Part,
-    PersistenceError, PersistenceMode, Role, ToolResult,
+    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, Finish, HistoryStore,
+    Message, Part, PersistenceError, PersistenceMode, Role, ToolDefinition, ToolResult,
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     message::Reasoning,
-    policy::{MissingPersister, Summarize},
+    policy::{ConflictPolicy, MissingPersister, Summarize},
     replay::{OldMedia, ReplayPolicy},
     request::HistoryOwner,
     run::{Conversation, RunId},
@@ -341,6 +341,31 @@ async fn a_complete_run_that_is_sent_again_alone_runs_no_tool_again() {
         assert_eq!(answer.messages.iter().flat_map(|it| it.calls()).count(), 0);
         assert_eq!(model.requests().len(), 2);
         assert_eq!(stored(&store).await.len(), 4);
+    }
+}
+
+#[tokio::test]
+async fn a_decision_that_is_sent_again_to_a_service_with_the_history_gets_the_stored_answer() {
+    for streamed in BOTH_WAYS {
+        let steps = [kept_call("s1"), kept("there", "s2"), kept("not this", "s3")];
+        let (store, model) = (store(), ScriptedModel::new(steps));
+        let policy = policy().on_conflict(ConflictPolicy::Record);
+        let client = PerServiceCallPersistence::new(store.clone()).policy(policy);
+        let client = boxed(client.layer(model.clone()));
+        let look = ToolDefinition::new("look", "", serde_json::json!({})).needs_approval();
+        let ask = |run, message: Message| {
+            let options = ChatOptions::default().with_tools([look.clone()]);
+            call(run, [message], streamed).with_options(options)
+        };
+        let asked = send(&client, ask(RunId::new(), Message::user("where?"))).await.unwrap();
+        let request = asked.messages[0].approval_request(0).expect("the call waits for approval");
+        let (run, decision) = (RunId::new(), Message::approvals([request.approve()]));
+        for _ in 0..2 {
+            let answer = send(&client, ask(run, decision.clone())).await.unwrap();
+            assert_eq!(answer.text(), "there");
+            assert_eq!(model.requests().len(), 2);
+            assert_eq!(stored(&store).await.len(), 4);
+        }
     }
 }
 
