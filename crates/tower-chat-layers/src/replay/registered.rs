@@ -66,7 +66,7 @@ impl OutdatedCalls {
     /// the registered tools. If `tools` is `None`, no call is dropped because of its tool.
     pub fn apply<N: AsRef<str>>(&self, messages: &Messages, tools: Option<&[N]>) -> Messages {
         let is_outdated = self.test(tools);
-        without_calls(messages, |_, _, call| is_outdated(call))
+        without_calls(messages, |message| message.asked_calls().map(&is_outdated).collect())
     }
 
     pub(super) fn test<'t, N: AsRef<str>>(

@@ -1,8 +1,8 @@
 //! Applies steps 3 to 8 of the [replay](super) in order.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{iter::repeat, sync::Arc, time::SystemTime};
 
-use tower_chat_core::{Message, Messages, RunId, ToolCall};
+use tower_chat_core::{Message, Messages, RunId};
 
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OldMedia,
@@ -195,8 +195,8 @@ impl ReplayPolicy {
         match self.tool_history {
             ToolHistory::Omit => messages = self.tool_history.apply(&messages),
             ToolHistory::Replay => {
-                if let Some(is_omitted) = self.omission_test(context) {
-                    messages = without_calls(&messages, is_omitted);
+                if let Some(omitted) = self.omission_test(context) {
+                    messages = without_calls(&messages, omitted);
                 }
                 if let Some(citations) = self.citations_at_replay() {
                     messages = citations.apply(&messages);
@@ -226,31 +226,31 @@ impl ReplayPolicy {
         replay.edit_open(|round| match self.tool_history {
             ToolHistory::Omit => {
                 round.retain_beside_calls(|part| !is_of_tools(part));
-                round.hide_answered(|_, _, _| true);
+                round.hide_answered(|message| vec![true; message.asked_calls().count()]);
             }
             ToolHistory::Replay => {
-                if let Some(is_omitted) = self.omission_test(context) {
-                    round.hide_answered(is_omitted);
+                if let Some(omitted) = self.omission_test(context) {
+                    round.hide_answered(omitted);
                 }
             }
         });
     }
 
-    /// Returns a function that tests whether step 4 or 5 omits a call, or `None` if neither omits
-    /// calls.
+    /// Returns a function that returns, for each call of a message, whether step 4 or 5 omits it.
+    /// Returns `None` if neither step omits calls.
     fn omission_test<'a>(
         &'a self,
         context: &ReplayContext<'a>,
-    ) -> Option<impl FnMut(&Message, usize, &ToolCall) -> bool + use<'a>> {
+    ) -> Option<impl Fn(&Message) -> Vec<bool> + use<'a>> {
         let finished = context.finished.unwrap_or(FinishTimes::unknown());
         let freshness = self.freshness.as_ref();
-        let mut is_stale =
-            freshness.map(|freshness| freshness.test(context.now, context.channel, finished));
+        let stale = freshness.map(|it| it.test(context.now, context.channel, finished));
         let is_outdated = self.outdated_calls.test(context.tools);
-        let drops_calls = is_stale.is_some() || !self.outdated_calls.is_off();
-        drops_calls.then_some(move |message: &Message, index: usize, call: &ToolCall| {
-            is_stale.as_mut().is_some_and(|is_stale| is_stale(message, index, call))
-                || is_outdated(call)
+        let drops_calls = stale.is_some() || !self.outdated_calls.is_off();
+        drops_calls.then_some(move |message: &Message| {
+            let stale = stale.as_ref().map(|stale| stale(message)).unwrap_or_default();
+            let calls = message.asked_calls().zip(stale.into_iter().chain(repeat(false)));
+            calls.map(|(call, is_stale)| is_stale || is_outdated(call)).collect()
         })
     }
 

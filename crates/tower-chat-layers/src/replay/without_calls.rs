@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use tower_chat_core::{
-    Message, Messages, Part, Role, ToolCall,
+    Message, Messages, Part, Role,
     pairing::{AnswerIds, AnswerKey, Answers, Candidate, IdBase, Ids, Matcher, asked_call},
 };
 
@@ -13,12 +13,12 @@ use super::{
     round::has_content,
 };
 
-/// Returns the messages without the calls for which `is_removed` returns `true`, and without their
-/// results. The arguments of `is_removed` are a message, the index of a call in the message, and
-/// the call. Calls that the provider executes, and calls that wait for approval, always remain.
+/// Returns the messages without omitted calls and their results. `omitted` returns, for each call
+/// of a message, whether it is omitted. Calls that the provider executes, and calls that wait for
+/// approval, always remain.
 pub(super) fn without_calls(
     messages: &Messages,
-    mut is_removed: impl FnMut(&Message, usize, &ToolCall) -> bool,
+    omitted: impl Fn(&Message) -> Vec<bool>,
 ) -> Messages {
     let mut round: Option<PartedRound> = None;
     let mut next_position = 0;
@@ -31,10 +31,9 @@ pub(super) fn without_calls(
                 None => Some(Cow::Borrowed(message)),
             };
         }
-        let asked = message.parts.iter().filter_map(|part| Some((part, asked_call(part)?)));
-        let removed = asked.enumerate().map(|(index, (part, call))| {
-            matches!(part, Part::ToolCall(_)) && is_removed(message, index, call)
-        });
+        let asked = message.parts.iter().filter(|part| asked_call(part).is_some());
+        let removed = omitted(message).into_iter().zip(asked);
+        let removed = removed.map(|(omitted, part)| omitted && matches!(part, Part::ToolCall(_)));
         let removed: Vec<bool> = removed.collect();
         if !removed.contains(&true) {
             round = None;

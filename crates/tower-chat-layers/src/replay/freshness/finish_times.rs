@@ -1,6 +1,10 @@
 //! The times at which tools finished, with lookups by call.
 
-use std::{collections::HashMap, mem, ptr, sync::OnceLock, time::SystemTime};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::OnceLock,
+    time::SystemTime,
+};
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, Messages, ToolCall, ToolInvocation,
@@ -26,8 +30,8 @@ use tower_chat_core::{
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct FinishTimes {
-    /// The calls, sorted by their positions. Within a run, this is the order of the conversation.
-    calls: Vec<FinishedCall>,
+    /// The calls by position: the message and the index among its calls.
+    calls: BTreeMap<(MessageId, u32), FinishedCall>,
     /// The times by call id, for lookups of calls in messages without an id. The value is `None` if
     /// several calls have the id.
     by_unique_id: OnceLock<HashMap<String, Option<SystemTime>>>,
@@ -35,9 +39,6 @@ pub struct FinishTimes {
 
 #[derive(Debug, Clone)]
 struct FinishedCall {
-    message: MessageId,
-    /// The index among the calls of the message.
-    index: u32,
     call_id: String,
     finished_at: Option<SystemTime>,
 }
@@ -51,7 +52,7 @@ impl FinishTimes {
     /// Returns a set without any time.
     pub(in crate::replay) fn unknown() -> &'static Self {
         static UNKNOWN: FinishTimes =
-            FinishTimes { calls: Vec::new(), by_unique_id: OnceLock::new() };
+            FinishTimes { calls: BTreeMap::new(), by_unique_id: OnceLock::new() };
         &UNKNOWN
     }
 
@@ -100,14 +101,7 @@ impl FinishTimes {
         finished_at: Option<SystemTime>,
     ) {
         self.by_unique_id.take();
-        let call = FinishedCall { message, index, call_id: call_id.into(), finished_at };
-        if self.calls.last().is_none_or(|last| last.position() < call.position()) {
-            return self.calls.push(call);
-        }
-        match self.calls.binary_search_by_key(&call.position(), FinishedCall::position) {
-            Ok(known) => self.calls.splice(known..=known, [call]).for_each(drop),
-            Err(position) => self.calls.insert(position, call),
-        }
+        self.calls.insert((message, index), FinishedCall { call_id: call_id.into(), finished_at });
     }
 
     /// Sets the time of each call without a recorded time to the time at which the result of the
@@ -116,56 +110,67 @@ impl FinishTimes {
     /// The messages must be the output of [`Replay::view`](crate::replay::Replay::view), in which
     /// results follow their calls.
     pub fn complete(&mut self, messages: &Messages) {
-        let mut walk = self.walk();
         let mut found = Vec::new();
         let mut asking = None;
         for message in messages.iter() {
             if message.calls().next().is_some() {
-                asking = message.id.map(|id| (message, id, (0..).zip(message.asked_calls())));
+                let calls = (0..).zip(message.asked_calls()).zip(self.of_calls(message));
+                asking = message.id.map(|id| (id, calls));
             }
-            let Some((asking, id, calls)) = &mut asking else { continue };
-            for (result, (index, call)) in message.results().zip(calls) {
-                if walk.of(asking, index as usize, call).is_some() {
+            let Some((id, calls)) = &mut asking else { continue };
+            for (result, ((index, call), known)) in message.results().zip(calls) {
+                if known.is_some() {
                     continue;
                 }
                 let call_id = call.id.as_deref().or(result.call_id.as_deref());
                 let call_id = call_id.unwrap_or_default().to_owned();
-                let finished_at = message.time();
-                found.push(FinishedCall { message: *id, index, call_id, finished_at });
+                found.push(((*id, index), FinishedCall { call_id, finished_at: message.time() }));
             }
         }
-        self.extend(found);
-    }
-
-    /// Adds calls in any order. The last one of several calls at the same position remains.
-    fn extend(&mut self, calls: impl IntoIterator<Item = FinishedCall>) {
         self.by_unique_id.take();
-        self.calls.extend(calls);
-        self.calls.sort_by_key(FinishedCall::position);
-        self.calls.dedup_by(|later, retained| {
-            let is_same = later.position() == retained.position();
-            if is_same {
-                mem::swap(later, retained);
-            }
-            is_same
-        });
+        self.calls.extend(found);
     }
 
     /// Returns the time at which a call of a replayed message finished, or `None` if the time is
     /// unknown. `index` is the index of the call among the calls of the message.
     pub fn of(&self, message: &Message, index: usize) -> Option<SystemTime> {
-        let call = message.asked_calls().nth(index)?;
-        self.walk().of(message, index, call)
+        self.of_calls(message).get(index).copied().flatten()
     }
 
-    pub(super) fn walk(&self) -> FinishTimesWalk<'_> {
-        FinishTimesWalk { times: self, message_start: 0, known: None, ranks: None }
+    /// Returns the time at which each call of a replayed message finished.
+    pub(super) fn of_calls(&self, message: &Message) -> Vec<Option<SystemTime>> {
+        let Some(id) = message.id else {
+            let time = |call| self.by_unique_id().get(given_id(call)?).copied().flatten();
+            return message.asked_calls().map(time).collect();
+        };
+        // The times of the calls with each id, the last call first.
+        let mut recorded: HashMap<&str, Vec<Option<SystemTime>>> = HashMap::new();
+        for (_, call) in self.calls.range((id, 0)..=(id, u32::MAX)).rev() {
+            recorded.entry(&call.call_id).or_default().push(call.finished_at);
+        }
+        let mut asked: HashMap<&str, usize> = HashMap::new();
+        for call_id in message.asked_calls().filter_map(given_id) {
+            *asked.entry(call_id).or_default() += 1;
+        }
+        for (call_id, times) in &mut recorded {
+            let asked = asked.get(call_id).copied().unwrap_or_default();
+            if times.len() != asked {
+                // Calls with this id were omitted, so their order does not identify the call.
+                *times = vec![times.iter().max().copied().flatten(); asked];
+            }
+        }
+        let calls = (0..).zip(message.asked_calls());
+        let time = |(index, call)| match given_id(call) {
+            Some(call_id) => recorded.get_mut(call_id)?.pop()?,
+            None => self.calls.get(&(id, index))?.finished_at,
+        };
+        calls.map(time).collect()
     }
 
     fn by_unique_id(&self) -> &HashMap<String, Option<SystemTime>> {
         self.by_unique_id.get_or_init(|| {
             let mut by_unique_id = HashMap::new();
-            for call in &self.calls {
+            for call in self.calls.values() {
                 by_unique_id
                     .entry(call.call_id.clone())
                     .and_modify(|finished_at| *finished_at = None)
@@ -178,203 +183,15 @@ impl FinishTimes {
 
 impl<'a> FromIterator<&'a ToolInvocation> for FinishTimes {
     fn from_iter<I: IntoIterator<Item = &'a ToolInvocation>>(calls: I) -> Self {
-        let mut times = Self::new();
-        times.extend(calls.into_iter().map(|call| FinishedCall {
-            message: call.message,
-            index: call.sequence_index,
-            call_id: call.call_id.clone(),
-            finished_at: call.finished_at,
-        }));
-        times
-    }
-}
-
-impl FinishedCall {
-    fn position(&self) -> (MessageId, u32) {
-        (self.message, self.index)
-    }
-}
-
-/// The maximum number of calls of one message that are searched linearly.
-const FEW: usize = 8;
-
-/// A cursor for lookups of calls. If the messages are in the order of the times, a lookup needs no
-/// search.
-#[derive(Debug)]
-pub(super) struct FinishTimesWalk<'a> {
-    times: &'a FinishTimes,
-    /// The index in `times.calls` of the first call of the most recently found message.
-    message_start: usize,
-    /// The calls in the message of the most recent lookup.
-    known: Option<KnownCalls<'a>>,
-    /// The ranks of the calls in the most recent message with more than [`FEW`] parts.
-    ranks: Option<Ranks>,
-}
-
-impl<'a> FinishTimesWalk<'a> {
-    /// Returns the time at which a call finished. `index` is the index of the call in its message.
-    pub(super) fn of(
-        &mut self,
-        message: &Message,
-        index: usize,
-        call: &ToolCall,
-    ) -> Option<SystemTime> {
-        let call_id = call.id.as_deref().filter(|id| !id.is_empty());
-        let Some(message_id) = message.id else {
-            return self.times.by_unique_id().get(call_id?).copied().flatten();
+        let finished = |call: &ToolInvocation| {
+            let (call_id, finished_at) = (call.call_id.clone(), call.finished_at);
+            ((call.message, call.sequence_index), FinishedCall { call_id, finished_at })
         };
-        if self.known.as_ref().is_none_or(|known| known.message != message_id) {
-            self.known = Some(KnownCalls::new(message_id, self.calls_of(message_id)));
-        }
-        let known = self.known.as_ref()?;
-        let Some(call_id) = call_id else { return known.finished_at(index) };
-        match known.calls_with_id(call_id) {
-            CallsWithId { count: 0 | 1, latest, .. } => latest,
-            calls_with_id => {
-                let rank = rank(&mut self.ranks, message, message_id, index, call_id);
-                // If calls with this id were omitted, the rank does not identify the call.
-                if calls_with_id.count == rank.count {
-                    calls_with_id.nth(rank.before)
-                } else {
-                    calls_with_id.latest
-                }
-            }
-        }
-    }
-
-    fn calls_of(&mut self, message: MessageId) -> &'a [FinishedCall] {
-        let calls = &self.times.calls;
-        let is_before = |call: &&FinishedCall| call.message < message;
-        let skipped = calls.iter().skip(self.message_start).take(FEW).take_while(is_before).count();
-        let is_next =
-            calls.get(self.message_start + skipped).is_some_and(|call| call.message == message);
-        self.message_start = match is_next {
-            true => self.message_start + skipped,
-            false => calls.partition_point(|call| call.message < message),
-        };
-        let from_start = calls.get(self.message_start..).unwrap_or_default();
-        let count = from_start.iter().take_while(|call| call.message == message).count();
-        from_start.get(..count).unwrap_or_default()
+        Self { calls: calls.into_iter().map(finished).collect(), ..Self::new() }
     }
 }
 
-/// The calls of one message for which times were added.
-#[derive(Debug)]
-struct KnownCalls<'a> {
-    message: MessageId,
-    calls: &'a [FinishedCall],
-    /// For each call id, the times of its calls in order, and the latest time. Empty if there are
-    /// at most [`FEW`] calls.
-    by_id: HashMap<&'a str, (Vec<Option<SystemTime>>, Option<SystemTime>)>,
-}
-
-/// The calls of one message with the same id.
-struct CallsWithId<'k> {
-    count: usize,
-    latest: Option<SystemTime>,
-    times: Times<'k>,
-}
-
-enum Times<'k> {
-    Indexed(&'k [Option<SystemTime>]),
-    Among(&'k [FinishedCall], &'k str),
-}
-
-impl<'a> KnownCalls<'a> {
-    fn new(message: MessageId, calls: &'a [FinishedCall]) -> Self {
-        let mut by_id: HashMap<&str, (Vec<_>, Option<SystemTime>)> = HashMap::new();
-        if calls.len() > FEW {
-            for call in calls {
-                let (times, latest) = by_id.entry(&call.call_id).or_default();
-                times.push(call.finished_at);
-                *latest = (*latest).max(call.finished_at);
-            }
-        }
-        Self { message, calls, by_id }
-    }
-
-    fn finished_at(&self, index: usize) -> Option<SystemTime> {
-        let found = self.calls.binary_search_by_key(&index, |call| call.index as usize).ok()?;
-        self.calls.get(found)?.finished_at
-    }
-
-    fn calls_with_id<'k>(&'k self, call_id: &'k str) -> CallsWithId<'k> {
-        if self.calls.len() > FEW {
-            let (times, latest) = match self.by_id.get(call_id) {
-                Some((times, latest)) => (times.as_slice(), *latest),
-                None => (&[][..], None),
-            };
-            return CallsWithId { count: times.len(), latest, times: Times::Indexed(times) };
-        }
-        let (mut count, mut latest) = (0, None);
-        for call in self.calls.iter().filter(|call| call.call_id == call_id) {
-            count += 1;
-            latest = latest.max(call.finished_at);
-        }
-        CallsWithId { count, latest, times: Times::Among(self.calls, call_id) }
-    }
-}
-
-impl CallsWithId<'_> {
-    fn nth(&self, position: usize) -> Option<SystemTime> {
-        match self.times {
-            Times::Indexed(times) => times.get(position).copied().flatten(),
-            Times::Among(calls, id) => {
-                calls.iter().filter(|call| call.call_id == id).nth(position)?.finished_at
-            }
-        }
-    }
-}
-
-/// The position of a call among the calls of its message with the same id.
-#[derive(Debug, Clone, Copy, Default)]
-struct Rank {
-    /// The number of calls with the same id before this call.
-    before: usize,
-    count: usize,
-}
-
-/// The ranks of all calls of a message, in order.
-#[derive(Debug)]
-struct Ranks {
-    /// The address of the message. The id is not sufficient, because the replay may have split a
-    /// message into two with the same id.
-    address: usize,
-    message: MessageId,
-    ranks: Vec<Rank>,
-}
-
-fn rank(
-    ranks: &mut Option<Ranks>,
-    message: &Message,
-    id: MessageId,
-    index: usize,
-    call_id: &str,
-) -> Rank {
-    if message.parts.len() <= FEW {
-        let is_same = |call: &ToolCall| call.id.as_deref() == Some(call_id);
-        let before = message.asked_calls().take(index).filter(|call| is_same(call)).count();
-        let count = message.asked_calls().filter(|call| is_same(call)).count();
-        return Rank { before, count };
-    }
-    let address = ptr::from_ref(message).addr();
-    let known = ranks.take().filter(|known| (known.address, known.message) == (address, id));
-    let known = ranks.insert(known.unwrap_or_else(|| Ranks::new(address, id, message)));
-    known.ranks.get(index).copied().unwrap_or_default()
-}
-
-impl Ranks {
-    fn new(address: usize, message_id: MessageId, message: &Message) -> Self {
-        let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
-        let mut ranks = Vec::with_capacity(message.parts.len());
-        for call in message.asked_calls() {
-            let count = counts.entry(call.id.as_deref()).or_default();
-            ranks.push(Rank { before: *count, count: 0 });
-            *count += 1;
-        }
-        for (rank, call) in ranks.iter_mut().zip(message.asked_calls()) {
-            rank.count = counts.get(&call.id.as_deref()).copied().unwrap_or_default();
-        }
-        Self { address, message: message_id, ranks }
-    }
+/// Returns the call's own id, if it is not empty.
+fn given_id(call: &ToolCall) -> Option<&str> {
+    call.id.as_deref().filter(|id| !id.is_empty())
 }

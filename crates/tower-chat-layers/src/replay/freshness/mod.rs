@@ -173,22 +173,21 @@ impl Freshness {
         without_calls(messages, self.test(now, channel, finished))
     }
 
-    /// Returns a function that tests whether the result of a call is stale. Its arguments are a
-    /// message, the index of the call in the message, and the call. The function is fastest if the
-    /// messages are in order.
+    /// Returns a function that returns, for each call of a message, whether its result is stale.
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,
         channel: Option<&'a Channel>,
         finished: &'a FinishTimes,
-    ) -> impl FnMut(&Message, usize, &ToolCall) -> bool + use<'a> {
-        let mut finished = finished.walk();
-        move |message, index, call| {
-            let window = self.window_for(channel, &call.name);
-            let mut finished_at = || finished.of(message, index, call);
-            window.is_zero()
-                || window != Duration::MAX
-                    && finished_at().is_some_and(|at| is_older(at, now, window))
+    ) -> impl Fn(&Message) -> Vec<bool> + use<'a> {
+        move |message| {
+            let is_stale = |(call, finished_at): (&ToolCall, Option<SystemTime>)| {
+                let window = self.window_for(channel, &call.name);
+                window.is_zero()
+                    || window != Duration::MAX
+                        && finished_at.is_some_and(|at| is_older(at, now, window))
+            };
+            message.asked_calls().zip(finished.of_calls(message)).map(is_stale).collect()
         }
     }
 }

@@ -8,7 +8,7 @@ mod close;
 use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
-    Message, Messages, Part, ToolCall, ToolResult,
+    Message, Messages, Part, ToolResult,
     pairing::{
         AnswerIds, AnswerKey, Answers, IdBase, InOrder, RoundMatcher, Target, asked_call,
         is_marked_ended,
@@ -185,26 +185,17 @@ impl Round {
         self.results().iter().flat_map(|message| forgotten_ids(message)).collect()
     }
 
-    /// Omits each answered call for which `is_removed` returns `true`, together with its result.
-    /// Calls without a result remain, because later messages may answer them.
-    pub(in crate::replay) fn hide_answered(
-        &mut self,
-        mut is_removed: impl FnMut(&Message, usize, &ToolCall) -> bool,
-    ) {
+    /// Omits answered calls, together with their results. `omitted` returns, for each call of a
+    /// message, whether it is omitted. Calls without a result remain, because later messages may
+    /// answer them.
+    pub(in crate::replay) fn hide_answered(&mut self, omitted: impl Fn(&Message) -> Vec<bool>) {
         if self.results().is_empty() {
             return;
         }
-        let (paired, _) = self.pair();
-        let messages = self.answer().flat_map(|(message, _)| {
-            let calls = message.parts.iter().filter(|part| asked_call(part).is_some());
-            calls.enumerate().map(move |(index, _)| (message, index))
-        });
-        let calls = paired.iter().zip(messages).enumerate();
-        let answered = calls.filter(|(_, ((_, result), _))| result.is_some());
-        let hidden = answered
-            .filter(|(_, ((call, _), (message, index)))| is_removed(message, *index, &call.call))
-            .map(|(index, _)| index)
-            .collect();
+        let omitted = self.answer().flat_map(|(message, _)| omitted(message));
+        let calls = self.pair().0.into_iter().zip(omitted).enumerate();
+        let hidden = calls.filter(|(_, ((_, result), omitted))| *omitted && result.is_some());
+        let hidden = hidden.map(|(index, _)| index).collect();
         self.after.get_or_insert_default().hidden = hidden;
     }
 
