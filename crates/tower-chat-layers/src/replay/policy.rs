@@ -1,5 +1,7 @@
 //! The policy of the replay for calls without a stored result.
 
+use serde::Deserialize;
+
 /// The policy of the replay for a dangling call: a stored tool call without a stored result.
 ///
 /// Every provider refuses a request with a dangling call. The policy changes only the request. The
@@ -11,7 +13,8 @@
 /// let policy = PersistencePolicy::default().with_dangling_calls(DanglingCalls::Drop);
 /// # let _ = policy;
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DanglingCalls {
     /// Does not send the call, whether or not the run of the call was interrupted. If no call of an

@@ -28,8 +28,8 @@ use super::without_calls::without_calls;
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutdatedCalls {
-    unregistered: bool,
-    unreadable: bool,
+    pub(super) unregistered: bool,
+    pub(super) unreadable: bool,
 }
 
 impl OutdatedCalls {

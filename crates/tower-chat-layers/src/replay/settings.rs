@@ -47,138 +47,84 @@ impl ReplayPolicy {
     }
 }
 
-impl<'de> Deserialize<'de> for ReplayPolicy {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Settings::deserialize(deserializer).map(Into::into)
-    }
-}
-
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Settings {
-    dangling_calls: Dangling,
-    tool_history: History,
+pub(super) struct Settings {
+    dangling_calls: DanglingCalls,
+    tool_history: ToolHistory,
     freshness: Option<Freshness>,
     drop_unregistered_tools: bool,
     drop_unreadable_arguments: bool,
     citations: Option<CitationSettings>,
     old_media: Option<OldMedia>,
-    window: Option<WindowSettings>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Dangling {
-    Drop,
-    FromRecord,
-    #[default]
-    Interrupted,
-    Fail,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum History {
-    #[default]
-    Replay,
-    Omit,
+    window: Option<Window>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct CitationSettings {
-    when: When,
+    when: CompactionTime,
     uncited: Option<String>,
     number_key: Option<String>,
     content_key: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum When {
-    #[default]
-    AtReplay,
-    AtSave,
-}
-
-#[derive(Deserialize)]
-#[serde(try_from = "WindowFields")]
-struct WindowSettings(Window);
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WindowFields {
+pub(super) struct WindowFields {
     turns: Option<usize>,
     messages: Option<usize>,
     tokens: Option<usize>,
     low_water: Option<usize>,
 }
 
-impl TryFrom<WindowFields> for WindowSettings {
+impl TryFrom<WindowFields> for Window {
     type Error = &'static str;
 
     fn try_from(fields: WindowFields) -> Result<Self, &'static str> {
         let window = match (fields.turns, fields.messages, fields.tokens) {
-            (Some(turns), None, None) => Window::turns(turns),
-            (None, Some(messages), None) => Window::messages(messages),
-            (None, None, Some(tokens)) => Window::tokens(tokens),
+            (Some(turns), None, None) => Self::turns(turns),
+            (None, Some(messages), None) => Self::messages(messages),
+            (None, None, Some(tokens)) => Self::tokens(tokens),
             _ => {
                 return Err(
                     "a window must have exactly one of \"turns\", \"messages\" and \"tokens\"",
                 );
             }
         };
-        Ok(Self(match fields.low_water {
+        Ok(match fields.low_water {
             Some(low_water) => window.with_low_water(low_water),
             None => window,
-        }))
+        })
     }
 }
 
 impl From<CitationSettings> for Citations {
     fn from(settings: CitationSettings) -> Self {
-        let mut citations = Self::when(match settings.when {
-            When::AtReplay => CompactionTime::AtReplay,
-            When::AtSave => CompactionTime::AtSave,
-        });
-        if let Some(sentence) = settings.uncited {
-            citations = citations.on_uncited(Uncited::Replace(sentence));
-        }
-        if let Some(key) = settings.number_key {
-            citations = citations.with_number_key(key);
-        }
-        match settings.content_key {
-            Some(key) => citations.with_content_key(key),
-            None => citations,
+        let default = Self::default();
+        Self {
+            when: settings.when,
+            uncited: settings.uncited.map_or(Uncited::LeaveAlone, Uncited::Replace),
+            number_key: settings.number_key.map_or(default.number_key, Into::into),
+            content_key: settings.content_key.map_or(default.content_key, Into::into),
         }
     }
 }
 
 impl From<Settings> for ReplayPolicy {
     fn from(settings: Settings) -> Self {
-        let mut outdated = OutdatedCalls::keep();
-        if settings.drop_unregistered_tools {
-            outdated = outdated.drop_unregistered();
+        Self {
+            dangling_calls: settings.dangling_calls,
+            tool_history: settings.tool_history,
+            freshness: settings.freshness,
+            outdated_calls: OutdatedCalls {
+                unregistered: settings.drop_unregistered_tools,
+                unreadable: settings.drop_unreadable_arguments,
+            },
+            citations: settings.citations.map(Citations::from),
+            old_media: settings.old_media,
+            window: settings.window,
         }
-        if settings.drop_unreadable_arguments {
-            outdated = outdated.drop_unreadable_arguments();
-        }
-        Self::default()
-            .with_dangling_calls(match settings.dangling_calls {
-                Dangling::Drop => DanglingCalls::Drop,
-                Dangling::FromRecord => DanglingCalls::FromRecord,
-                Dangling::Interrupted => DanglingCalls::Interrupted,
-                Dangling::Fail => DanglingCalls::Fail,
-            })
-            .with_tool_history(match settings.tool_history {
-                History::Replay => ToolHistory::Replay,
-                History::Omit => ToolHistory::Omit,
-            })
-            .with_freshness(settings.freshness)
-            .with_outdated_calls(outdated)
-            .with_citations(settings.citations.map(Citations::from))
-            .with_old_media(settings.old_media)
-            .with_window(settings.window.map(|window| window.0))
     }
 }
 

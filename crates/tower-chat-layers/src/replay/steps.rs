@@ -2,12 +2,13 @@
 
 use std::{iter::repeat, sync::Arc, time::SystemTime};
 
+use serde::Deserialize;
 use tower_chat_core::{Message, Messages, RunId};
 
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OldMedia,
-    OutdatedCalls, Replay, ReplaySummary, ToolHistory, Window, tool_history::is_of_tools,
-    without_calls::without_calls,
+    OutdatedCalls, Replay, ReplaySummary, ToolHistory, Window, settings::Settings,
+    tool_history::is_of_tools, without_calls::without_calls,
 };
 
 /// The policy that decides which part of a stored history the model receives. The repair of
@@ -21,7 +22,8 @@ use super::{
 ///     .with_window(Window::turns(50));
 /// assert!(!policy.is_off() && policy.needs_finish_times());
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(from = "Settings")]
 #[non_exhaustive]
 pub struct ReplayPolicy {
     /// The policy for dangling calls.

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use serde::Deserialize;
 use tower_chat_core::{Message, Messages, Part, Role};
 
 use super::{
@@ -22,7 +23,8 @@ use super::{
 /// ].into();
 /// assert_eq!(ToolHistory::Omit.apply(&messages).len(), 2);
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolHistory {
     /// The model receives calls and results.

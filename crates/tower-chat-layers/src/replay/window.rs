@@ -3,9 +3,10 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
+use serde::Deserialize;
 use tower_chat_core::{Message, Messages, Part, Role};
 
-use super::turns::Turns;
+use super::{settings::WindowFields, turns::Turns};
 
 /// Limits the length of a replay. Only the newest turns are sent. A turn is sent completely or not
 /// at all, so that no result is sent without its call.
@@ -25,7 +26,8 @@ use super::turns::Turns;
 /// let messages: Messages = (0..5).flat_map(turn).collect();
 /// assert_eq!(Window::turns(4).apply(&messages).len(), 6); // turns 3 to 5 remain
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "WindowFields")]
 pub struct Window {
     unit: Unit,
     limit: usize,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 /// Removes sources from the results of tools if the turn did not cite them. A turn is the messages
 /// of one run, from the input to the final answer.
 ///
@@ -36,14 +38,15 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Citations {
-    pub(super) when: CompactionTime,
-    pub(super) uncited: Uncited,
-    pub(super) number_key: Arc<str>,
-    pub(super) content_key: Arc<str>,
+    pub(in crate::replay) when: CompactionTime,
+    pub(in crate::replay) uncited: Uncited,
+    pub(in crate::replay) number_key: Arc<str>,
+    pub(in crate::replay) content_key: Arc<str>,
 }
 
 /// The time at which uncited sources are removed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CompactionTime {
     /// At every replay. The store keeps all sources.

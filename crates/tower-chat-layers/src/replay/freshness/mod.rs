@@ -10,6 +10,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde::Deserialize;
+use serde_json::Value;
 use tower_chat_core::{Message, Messages, ToolCall};
 
 pub use self::{finish_times::FinishTimes, settings::FreshnessError};
@@ -90,7 +92,8 @@ impl fmt::Display for Channel {
 /// assert!(Freshness::from_settings(&settings).is_ok());
 /// assert!(Freshness::from_settings(&json!({"window": "5 minutes"})).is_err());
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
 pub struct Freshness {
     window: Duration,
     channels: BTreeMap<String, Duration>,

@@ -67,13 +67,6 @@ impl TryFrom<Value> for Freshness {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Freshness {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let settings = Value::deserialize(deserializer)?;
-        Self::from_settings(&settings).map_err(serde::de::Error::custom)
-    }
-}
-
 fn windows(path: &str, value: &Value) -> Result<BTreeMap<String, Duration>, FreshnessError> {
     let named = |(name, value): (&String, &Value)| {
         Ok((name.clone(), window(&format!("{path}.{name}"), value)?))
