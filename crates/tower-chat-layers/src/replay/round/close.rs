@@ -37,8 +37,7 @@ impl Round {
             Strictness::Repair(_) | Strictness::Lenient => false,
         };
         let is_returned = is_of_ended_run && !self.has_end_reason(&calls);
-        let hidden = self.after.iter().flat_map(|after| &after.hidden).copied();
-        let hidden: HashSet<usize> = hidden.collect();
+        let hidden: HashSet<usize> = self.after.hidden.iter().copied().collect();
         let forgotten = self.forgotten();
         let mut calls = calls.into_iter().enumerate().map(|(index, (mut call, result))| {
             let is_forgotten = forgotten.contains(&*call.id);
@@ -76,9 +75,7 @@ impl Round {
     /// Returns the messages and results after the round. Each message is after the results of its
     /// own run, and before those of later runs.
     fn messages_after(self, leftover: Vec<PlacedResult>) -> Vec<AfterRound> {
-        let Some(After { results, following, .. }) = self.after.map(|after| *after) else {
-            return Vec::new();
-        };
+        let After { results, following, .. } = self.after;
         let run = |message: &Message| message.id.map(|id| id.run);
         let mut following = following.into_iter().peekable();
         let mut all = Vec::new();

@@ -29,9 +29,7 @@ pub(in crate::replay) struct Round {
     /// The first message of the answer that contains a call.
     message: Arc<Message>,
     position: usize,
-    /// `None` until another message is added to the round. Most rounds end with their first message
-    /// of results and never need the allocation.
-    after: Option<Box<After>>,
+    after: After,
 }
 
 /// The messages after a round's first message.
@@ -74,7 +72,7 @@ impl Round {
     }
 
     pub(in crate::replay) fn new(message: Arc<Message>, position: usize) -> Self {
-        Self { message, position, after: None }
+        Self { message, position, after: After::default() }
     }
 
     /// Returns the first message of the answer that contains a call.
@@ -89,22 +87,21 @@ impl Round {
     /// Returns whether a message belongs to the answer that opened the round: the same run has
     /// added the message, and the answer is not complete yet.
     pub(in crate::replay) fn is_continued_by(&self, message: &Message) -> bool {
-        AnswerKey::is_shared(&self.message, message)
-            && self.after.as_ref().is_none_or(|after| !after.is_answered)
+        AnswerKey::is_shared(&self.message, message) && !self.after.is_answered
     }
 
     pub(in crate::replay) fn push_answer(&mut self, message: Arc<Message>, position: usize) {
-        self.after.get_or_insert_default().answer.push((message, position));
+        self.after.answer.push((message, position));
     }
 
     pub(in crate::replay) fn end_answer(&mut self) {
-        self.after.get_or_insert_default().is_answered = true;
+        self.after.is_answered = true;
     }
 
     /// Adds a message of results, which must be [named](Self::take_unnamed) before other methods
     /// read the round.
     pub(in crate::replay) fn push_results(&mut self, message: &Arc<Message>) {
-        let after = self.after.get_or_insert_default();
+        let after = &mut self.after;
         after.is_answered = true;
         after.in_order.follow(&self.message, message);
         after.unnamed.push(message.clone());
@@ -113,52 +110,49 @@ impl Round {
     /// Removes and returns the messages of results without call positions. The caller names them
     /// (adds the positions) and passes them to [`push_named`](Self::push_named).
     pub(in crate::replay) fn take_unnamed(&mut self) -> Vec<Arc<Message>> {
-        self.after.as_mut().map(|after| std::mem::take(&mut after.unnamed)).unwrap_or_default()
+        std::mem::take(&mut self.after.unnamed)
     }
 
     pub(in crate::replay) fn has_unnamed(&self) -> bool {
-        self.after.as_ref().is_some_and(|after| !after.unnamed.is_empty())
+        !self.after.unnamed.is_empty()
     }
 
     pub(in crate::replay) fn push_named(&mut self, messages: Vec<Arc<Message>>) {
-        self.after.get_or_insert_default().results.extend(messages);
+        self.after.results.extend(messages);
     }
 
     /// Returns whether the round has one message with calls, and one result for each call, in
     /// order. If results are not [named](Self::take_unnamed) yet, `true` may be wrong.
     pub(in crate::replay) fn may_be_answered_in_order(&self) -> bool {
-        self.after.as_ref().is_some_and(|after| {
-            after.in_order.is_complete(&self.message)
-                && after.answer.is_empty()
-                && after.following.is_empty()
-        })
+        let after = &self.after;
+        after.in_order.is_complete(&self.message)
+            && after.answer.is_empty()
+            && after.following.is_empty()
     }
 
     /// Records that the calls are not answered in order, so that further results do not repeat the
     /// check, whose time is proportional to the size of the round.
     pub(in crate::replay) fn set_out_of_order(&mut self) {
-        self.after.get_or_insert_default().in_order.set_broken();
+        self.after.in_order.set_broken();
     }
 
     /// Adds a message after the results of the round. All results must be named.
     pub(in crate::replay) fn follow_with(&mut self, message: Arc<Message>) {
         self.end_answer();
-        let after = self.after.get_or_insert_default();
-        let results_before = after.results.len();
-        after.following.push(Following { message, results_before });
+        let results_before = self.after.results.len();
+        self.after.following.push(Following { message, results_before });
     }
 
     /// Records that the run ended intentionally, as `marker` (a message without content) shows.
     pub(in crate::replay) fn end_run(&mut self, marker: &Message) {
-        let after = self.after.get_or_insert_default();
-        after.run_ended = true;
-        after.has_end_reason |= ended_by(marker).is_some();
+        self.after.run_ended = true;
+        self.after.has_end_reason |= ended_by(marker).is_some();
     }
 
     /// Returns whether the run of this round ended intentionally. If it did, each call without a
     /// result was returned to the caller, or was not run because the run had ended.
     fn is_of_ended_run(&self, calls: &[(RoundCall, Option<PlacedResult>)]) -> bool {
-        self.after.as_ref().is_some_and(|after| after.run_ended)
+        self.after.run_ended
             || self.answer().any(|(message, _)| ends_with_open_calls(message))
             || self.own_results().any(|message| is_marked_ended(message))
             || is_ended_by_tool(calls)
@@ -168,7 +162,7 @@ impl Round {
     /// calls without a result were then not returned to the caller.
     fn has_end_reason(&self, calls: &[(RoundCall, Option<PlacedResult>)]) -> bool {
         let answer = self.answer().map(|(message, _)| message);
-        self.after.as_ref().is_some_and(|after| after.has_end_reason)
+        self.after.has_end_reason
             || answer.chain(self.own_results()).any(|message| has_end_reason(message))
             || is_ended_by_tool(calls)
     }
@@ -196,27 +190,26 @@ impl Round {
         let calls = self.pair().0.into_iter().zip(omitted).enumerate();
         let hidden = calls.filter(|(_, ((_, result), omitted))| *omitted && result.is_some());
         let hidden = hidden.map(|(index, _)| index).collect();
-        self.after.get_or_insert_default().hidden = hidden;
+        self.after.hidden = hidden;
     }
 
     /// Removes all parts except calls and the parts for which `is_kept` returns `true`.
     pub(in crate::replay) fn retain_beside_calls(&mut self, is_kept: impl Fn(&Part) -> bool) {
         let is_kept = |part: &Part| asked_call(part).is_some() || is_kept(part);
-        let others = self.after.iter_mut().flat_map(|after| &mut after.answer);
-        for message in std::iter::once(&mut self.message).chain(others.map(|(other, _)| other)) {
+        let after = &mut self.after;
+        let others = after.answer.iter_mut().map(|(other, _)| other);
+        for message in std::iter::once(&mut self.message).chain(others) {
             if !message.parts.iter().all(&is_kept) {
                 Arc::make_mut(message).parts.retain(&is_kept);
             }
         }
-        if let Some(after) = &mut self.after {
-            let was_broken = after.in_order.is_broken();
-            after.in_order = InOrder::default();
-            for results in after.results.iter().chain(&after.unnamed) {
-                after.in_order.follow(&self.message, results);
-            }
-            if was_broken {
-                after.in_order.set_broken();
-            }
+        let was_broken = after.in_order.is_broken();
+        after.in_order = InOrder::default();
+        for results in after.results.iter().chain(&after.unnamed) {
+            after.in_order.follow(&self.message, results);
+        }
+        if was_broken {
+            after.in_order.set_broken();
         }
     }
 
@@ -225,9 +218,7 @@ impl Round {
     /// positions.
     pub(in crate::replay) fn later_messages_mut(&mut self) -> Vec<&mut Arc<Message>> {
         self.sort_results();
-        let Some(After { results, following, .. }) = self.after.as_deref_mut() else {
-            return Vec::new();
-        };
+        let After { results, following, .. } = &mut self.after;
         let following = following.iter_mut().map(|following| &mut following.message);
         results.iter_mut().chain(following).collect()
     }
@@ -236,9 +227,10 @@ impl Round {
     /// both.
     fn sort_results(&mut self) {
         let mut of_earlier = self.pair().1.into_iter().peekable();
-        let Some(after) = self.after.as_deref_mut().filter(|_| of_earlier.peek().is_some()) else {
+        if of_earlier.peek().is_none() {
             return;
-        };
+        }
+        let after = &mut self.after;
         let (mut own, mut earlier) = (Vec::new(), Vec::new());
         for (position, message) in after.results.iter().enumerate() {
             let parts = message.parts.iter().cloned();
@@ -266,9 +258,8 @@ impl Round {
     /// Returns the messages of the answer with their positions, from the first message with a call
     /// on.
     fn answer(&self) -> impl Iterator<Item = (&Arc<Message>, usize)> {
-        let others = self.after.iter().flat_map(|after| &after.answer);
-        std::iter::once((&self.message, self.position))
-            .chain(others.map(|(message, position)| (message, *position)))
+        let others = self.after.answer.iter().map(|(message, position)| (message, *position));
+        std::iter::once((&self.message, self.position)).chain(others)
     }
 
     pub(in crate::replay) fn is_one_message(&self) -> bool {
@@ -290,23 +281,24 @@ impl Round {
     }
 
     pub(in crate::replay) fn results(&self) -> &[Arc<Message>] {
-        self.after.as_ref().map_or(&[], |after| &after.results)
+        &self.after.results
     }
 
     /// Returns whether the round is well-formed: the ids of its calls are different, and the
     /// results answer each call once and in order.
     pub(in crate::replay) fn is_answered_in_order(&self) -> bool {
-        let has_more = |after: &After| {
-            !after.answer.is_empty() || !after.following.is_empty() || !after.hidden.is_empty()
-        };
+        let After { answer, following, hidden, .. } = &self.after;
+        let has_more = !answer.is_empty() || !following.is_empty() || !hidden.is_empty();
         let results = self.results().iter().map(|message| &**message);
-        !self.after.as_deref().is_some_and(has_more) && InOrder::answers_all(&self.message, results)
+        !has_more && InOrder::answers_all(&self.message, results)
     }
 
     /// Returns whether the round has only one message until now, and `results` answers all its
     /// calls in order.
     pub(in crate::replay) fn is_answered_in_order_at_once(&self, results: &Message) -> bool {
-        self.after.is_none() && InOrder::answers_all(&self.message, [results])
+        let After { answer, is_answered, run_ended, .. } = &self.after;
+        let is_first = answer.is_empty() && !is_answered && !run_ended;
+        is_first && InOrder::answers_all(&self.message, [results])
     }
 
     pub(in crate::replay) fn unanswered(&self) -> Vec<RoundCall> {
@@ -321,9 +313,7 @@ impl Round {
     /// Adds an unchanged round to the output.
     pub(in crate::replay) fn append_to(self, output: &mut Messages) {
         output.push(self.message);
-        if let Some(after) = self.after {
-            output.extend(after.results);
-        }
+        output.extend(self.after.results);
     }
 
     pub(in crate::replay) fn asked_calls(&self) -> Vec<RoundCall> {
