@@ -16,7 +16,6 @@
 //! and the loop.
 
 mod admission;
-mod approved_elsewhere;
 mod layer;
 mod lease_wait;
 mod open_run;

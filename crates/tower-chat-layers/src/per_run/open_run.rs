@@ -12,7 +12,6 @@ use tower_chat_core::{
 use super::{
     PerRunPersistence,
     admission::{BlockingOpenRun, resuming},
-    approved_elsewhere::ApprovedElsewhere,
     lease_wait::LeaseWaiting,
     service::execute_run,
 };
@@ -47,7 +46,6 @@ pub(super) async fn clear_open_run<S: ChatService>(
     let key = &conversation.key;
     let resumes = request.extensions.get::<ResumesRun>().is_some();
     let mut waiting = LeaseWaiting::of(request, settings);
-    let mut approved = ApprovedElsewhere::default();
     let mut recovered: Option<Box<RecoveredRun>> = None;
     let mut attempted = None;
     loop {
@@ -69,7 +67,7 @@ pub(super) async fn clear_open_run<S: ChatService>(
         match blocking {
             None => {
                 let revision = head.revision;
-                let wait = approved.wait(revision, request, key, settings, &mut waiting);
+                let wait = waiting.wait_for_approved(revision, request, key, settings);
                 if !wait_without_permit(service, pin!(wait)).await? {
                     return Ok(Cleared { head, recovered });
                 }
