@@ -1,13 +1,18 @@
 //! The context with which a tool is called.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
 
 use serde::Deserialize;
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Message, RunHandle, RunId, ToolCall,
 };
 
-use super::{CallOfRun, PendingCall, RunAncestry, source_numbers::SourceNumbers};
+use super::{CallOfRun, PendingCall, RunAncestry};
+
 /// The context with which a tool is called: the call, its position in the run, and handles of the
 /// run.
 #[derive(Clone)]
@@ -26,6 +31,11 @@ pub(crate) struct RunContext {
     pub(crate) extensions: http::Extensions,
     pub(crate) source_numbers: SourceNumbers,
 }
+
+/// The next number for a source that a tool of the run finds, for example for a hit of a search.
+/// The first use searches the conversation for the highest number.
+/// [`Citations`](crate::replay::Citations) defines where results contain the numbers.
+pub(crate) type SourceNumbers = LazyLock<Mutex<u64>, Box<dyn FnOnce() -> Mutex<u64> + Send>>;
 
 impl RunContext {
     pub(crate) fn conversation(&self) -> Option<&ConversationKey> {
@@ -144,7 +154,10 @@ impl ToolContext {
     /// # let _ = search;
     /// ```
     pub fn take_source_numbers(&self, count: u64) -> Range<u64> {
-        self.run.source_numbers.allocate(count)
+        let mut next = self.run.source_numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = *next;
+        *next = start.saturating_add(count);
+        start..*next
     }
 
     /// Returns the handle of the run. A task can queue messages by this handle after the tool has

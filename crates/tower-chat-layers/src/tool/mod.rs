@@ -28,7 +28,6 @@ mod report;
 pub(crate) mod returned;
 mod set;
 mod shared;
-mod source_numbers;
 mod typed;
 
 use std::sync::Arc;
@@ -48,13 +47,12 @@ pub use self::{
     typed::TypedTool,
 };
 pub(crate) use self::{
-    context::{RunContext, idempotency_key},
+    context::{RunContext, SourceNumbers, idempotency_key},
     error::Effect,
     output::ResultName,
     pending_call::{CallOfRun, PendingCall},
     persist::{NotKept, Redaction, Retained, retained},
     report::{ResultSource, ToolOutcome, ToolReport, ToolReports},
-    source_numbers::SourceNumbers,
 };
 
 /// A tool that a model can call.

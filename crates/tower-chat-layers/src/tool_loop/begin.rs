@@ -5,7 +5,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     future::poll_fn,
-    sync::Arc,
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use tower_chat_core::{BoxError, ChatRequest, Conversation, ConversationKey, Messages, RunId};
@@ -175,9 +175,9 @@ fn first_phase(
     Phase::Running { calls, finish: Box::default() }
 }
 
-/// Returns the source numbers after those in the loaded conversation and in the request.
+/// Creates the source numbers after those in the loaded conversation and in the request.
 fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
-    SourceNumbers::starting_at(move || next_source_number(&run, &messages))
+    LazyLock::new(Box::new(move || Mutex::new(next_source_number(&run, &messages))))
 }
 
 /// Finds a persister below, by polling the service for readiness. Returns `false` if the run needs
