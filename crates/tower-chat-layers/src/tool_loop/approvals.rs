@@ -8,11 +8,12 @@ use tower_chat_core::{
     ToolStatus,
 };
 
-use super::{ToolLoopError, error::CallNotRun, resume, transcript::Transcript};
+use super::{
+    ToolLoopError, error::CallNotRun, resume::apply_recorded_outcomes, transcript::Transcript,
+};
 use crate::{
     approval::{decisions_by_request, find_request, trailing_result_of},
     next_step::{Action, CallRules, PlannedCall, Refusal},
-    policy::UnknownCalls,
     replay::{PendingApproval, PendingBatch, Replay},
     run::{CallOutcome, Run, UnseenResult, Waiting, waiting_of},
     tool::{PendingCall, ToolReport, Tools},
@@ -260,9 +261,7 @@ pub(super) fn approved(
         if !refused.is_empty() {
             return Ok(Approved { calls: Vec::new(), refused });
         }
-        let policy = request.extensions.get::<UnknownCalls>().cloned();
-        let policy = policy.unwrap_or_else(|| run.policy().journal.unknown_calls.clone());
-        resume::apply_recorded_outcomes(&mut calls, &known, &policy, (run.key(), run.id()))?;
+        apply_recorded_outcomes(&mut calls, &known, run, &request.extensions)?;
         for call in &calls {
             match (&call.action, call.pending.position()) {
                 (Action::Run(tool), Some(position)) => {

@@ -3,7 +3,7 @@
 //! messages of each service call. An attempt is one execution of the run.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     future::poll_fn,
     sync::{Arc, LazyLock, Mutex},
 };
@@ -17,7 +17,7 @@ use super::{
     loop_run::{LoopRun, Phase},
     options::CallOptions,
     outcomes::Outcomes,
-    resume,
+    resume::apply_recorded_outcomes,
     settings::Settings,
     transcript::Transcript,
 };
@@ -26,12 +26,11 @@ use crate::{
     chat_service::ChatService,
     layers_below::{LayerKind, LayersBelow},
     next_step::{CallRules, NextStep, PlannedCall},
-    policy::UnknownCalls,
     run::{
         CallOutcome, InterruptedRun, Run, ServiceCall, WritePoint, is_without_calls,
         next_source_number, put_history_for_loop, run_without_store,
     },
-    tool::{CallOfRun, PendingCall, RunContext, SourceNumbers},
+    tool::{PendingCall, RunContext, SourceNumbers},
 };
 
 impl<S> LoopRun<S> {
@@ -83,7 +82,6 @@ impl<S> LoopRun<S> {
         if run.store().is_none() && conversation.is_some() {
             extensions.insert(run.clone());
         }
-        let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
         let mut loop_run = Self {
             service: ready,
             is_ready: true,
@@ -105,16 +103,12 @@ impl<S> LoopRun<S> {
             queued_in_flight: Vec::new(),
             counters,
         };
-        loop_run.resume(interrupted, unknown_calls)?;
+        loop_run.resume(interrupted)?;
         Ok(loop_run)
     }
 
     /// Continues after the response at which an earlier attempt was interrupted, if there is one.
-    fn resume(
-        &mut self,
-        interrupted: InterruptedRun,
-        unknown_calls: Option<UnknownCalls>,
-    ) -> Result<(), ToolLoopError> {
+    fn resume(&mut self, interrupted: InterruptedRun) -> Result<(), ToolLoopError> {
         let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
             let message = self.run.number(message.clone());
@@ -132,7 +126,8 @@ impl<S> LoopRun<S> {
         self.phase = match self.rules().step_after(&response, is_settled) {
             NextStep::RunTools(calls) => {
                 let mut calls = self.counters.charged(calls, self.settings.max_calls);
-                self.apply_recorded_outcomes(&mut calls, &known, unknown_calls)?;
+                let extensions = &self.context.extensions;
+                apply_recorded_outcomes(&mut calls, &known, &self.run, extensions)?;
                 Phase::Running { calls, finish }
             }
             // Hooks have removed all calls of this response.
@@ -145,17 +140,6 @@ impl<S> LoopRun<S> {
             }
         };
         Ok(())
-    }
-
-    fn apply_recorded_outcomes(
-        &self,
-        calls: &mut [PlannedCall],
-        known: &HashMap<CallOfRun, CallOutcome>,
-        unknown_calls: Option<UnknownCalls>,
-    ) -> Result<(), ToolLoopError> {
-        let run = &self.run;
-        let policy = unknown_calls.unwrap_or_else(|| run.policy().journal.unknown_calls.clone());
-        resume::apply_recorded_outcomes(calls, known, &policy, (run.key(), run.id()))
     }
 }
 

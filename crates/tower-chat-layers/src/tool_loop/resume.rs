@@ -4,14 +4,14 @@
 
 use std::{collections::HashMap, time::SystemTime};
 
-use tower_chat_core::{ConversationKey, RunId, ToolResult, ToolStatus};
+use tower_chat_core::{ToolResult, ToolStatus};
 
 use super::ToolLoopError;
 use crate::{
     next_step::{Action, PlannedCall},
     policy::{UnknownAnswer, UnknownCall, UnknownCalls},
     replay::INTERRUPTED,
-    run::CallOutcome,
+    run::{CallOutcome, Run},
     tool::{CallOfRun, ResultSource, ToolOutcome, ToolOutput, ToolReport, idempotency_key},
 };
 
@@ -51,13 +51,15 @@ impl PlannedCall {
 
 /// Applies the recorded states of calls before the calls run. A finished call does not run again. A
 /// call with an unknown outcome runs again only if its tool declares that this is safe. Otherwise
-/// the policy decides.
+/// the policy decides. A policy in the extensions of the request replaces the policy of the run.
 pub(super) fn apply_recorded_outcomes(
     calls: &mut [PlannedCall],
     known: &HashMap<CallOfRun, CallOutcome>,
-    policy: &UnknownCalls,
-    (key, run): (&ConversationKey, RunId),
+    run: &Run,
+    extensions: &http::Extensions,
 ) -> Result<(), ToolLoopError> {
+    let policy = extensions.get().unwrap_or(&run.policy().journal.unknown_calls);
+    let (key, run) = (run.key(), run.id());
     let mut refused = Vec::new();
     for call in calls {
         let Some(position) = call.pending.position() else { continue };
