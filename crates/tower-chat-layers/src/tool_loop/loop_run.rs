@@ -3,11 +3,12 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use tower_chat_core::{BoxError, ChatResponse, ChatUpdate, Finish, Message, MessageId, Role};
+use tower_chat_core::{
+    BoxError, ChatOptions, ChatResponse, ChatUpdate, Finish, Message, MessageId, Role,
+};
 
 use super::{
-    counters::RunCounters, options::CallOptions, outcomes::Outcomes, settings::Settings,
-    transcript::Transcript,
+    counters::RunCounters, outcomes::Outcomes, settings::Settings, transcript::Transcript,
 };
 use crate::{
     PersistenceError, UnansweredInputs,
@@ -21,7 +22,8 @@ pub(super) struct LoopRun<S> {
     pub(super) service: S,
     pub(super) is_ready: bool,
     pub(super) settings: Arc<Settings>,
-    pub(super) options: CallOptions,
+    /// The options of the caller that apply to the next service call.
+    pub(super) options: Arc<ChatOptions>,
     pub(super) context: Arc<RunContext>,
     /// The run. Its events have no effect before a persister has begun the run.
     pub(super) run: Run,

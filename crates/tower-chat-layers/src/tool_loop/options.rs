@@ -3,88 +3,44 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ChatOptions, ToolChoice, ToolDefinition};
+use tower_chat_core::{ChatOptions, ToolChoice};
 
 use crate::tool::Tools;
 
-pub(super) struct CallOptions {
-    caller: Arc<ChatOptions>,
-    declared: Option<Declared>,
-}
-
-/// A cache of one entry: the caller's options with the tools of a set declared.
-struct Declared {
-    tools: Tools,
-    options: Arc<ChatOptions>,
-}
-
-impl CallOptions {
-    pub(super) fn new(caller: Arc<ChatOptions>) -> Self {
-        Self { caller, declared: None }
-    }
-
-    pub(super) fn callers_tools(&self) -> &[ToolDefinition] {
-        &self.caller.tools
-    }
-
-    /// Returns the options of the caller that apply to the next service call.
-    pub(super) fn callers(&self) -> Arc<ChatOptions> {
-        self.caller.clone()
-    }
-
-    pub(super) fn with_tools(&mut self, tools: &Tools) -> Arc<ChatOptions> {
-        if tools.is_empty() {
-            return self.caller.clone();
-        }
-        let is_current = |declared: &&Declared| declared.tools.is_same(tools);
-        if let Some(declared) = self.declared.as_ref().filter(is_current) {
-            return declared.options.clone();
-        }
-        let options = Arc::new(declare(&self.caller, tools));
-        self.declared = Some(Declared { tools: tools.clone(), options: options.clone() });
-        options
-    }
-
-    pub(super) fn without_tools(&self) -> Arc<ChatOptions> {
-        let mut options = self.caller.clone();
-        if !options.tools.is_empty() || options.tool_choice.is_some() {
-            let options = Arc::make_mut(&mut options);
-            options.tools.clear();
-            options.tool_choice = None;
-        }
-        options
-    }
-
-    /// Removes the options that only apply to the first service call. With a required tool choice,
-    /// the model would call tools in every answer and never finish. A continuation token belongs to
-    /// the first service call, which has requested its answer.
-    pub(super) fn after_first_call(&mut self) {
-        let demands_tool =
-            matches!(self.caller.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)));
-        if !demands_tool && self.caller.continuation.is_none() {
-            return;
-        }
-        let caller = Arc::make_mut(&mut self.caller);
-        caller.continuation = None;
-        if demands_tool {
-            caller.tool_choice = None;
-        }
-        self.declared = None;
-    }
-}
-
 /// Returns the caller's options with the tools of a set, which replace declarations of the same
 /// name.
-fn declare(caller: &ChatOptions, tools: &Tools) -> ChatOptions {
+pub(super) fn with_tools(caller: &Arc<ChatOptions>, tools: &Tools) -> Arc<ChatOptions> {
     let mut options = caller.clone();
-    options.tools.retain(|declared| tools.get(&declared.name).is_none());
-    options.tools.extend_from_slice(tools.definitions());
+    if !tools.is_empty() {
+        let options = Arc::make_mut(&mut options);
+        options.tools.retain(|declared| tools.get(&declared.name).is_none());
+        options.tools.extend_from_slice(tools.definitions());
+    }
     options
+}
+
+pub(super) fn without_tools(caller: &Arc<ChatOptions>) -> Arc<ChatOptions> {
+    let mut options = ChatOptions::clone(caller);
+    options.tools.clear();
+    options.tool_choice = None;
+    options.into()
+}
+
+/// Removes the options that only apply to the first service call. With a required tool choice, the
+/// model would call tools in every answer and never finish. A continuation token belongs to the
+/// first service call, which has requested its answer.
+pub(super) fn after_first_call(caller: &mut Arc<ChatOptions>) {
+    let caller = Arc::make_mut(caller);
+    caller.continuation = None;
+    if let Some(ToolChoice::Required | ToolChoice::Tool(_)) = caller.tool_choice {
+        caller.tool_choice = None;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tower_chat_core::ToolDefinition;
 
     use super::*;
 
@@ -100,9 +56,8 @@ mod tests {
     fn a_tool_of_the_set_replaces_the_callers_declaration_with_the_same_name() {
         let mut caller = ChatOptions::default();
         caller.tools = vec![definition("a", "caller"), definition("b", "caller")];
-        let mut options = CallOptions::new(Arc::new(caller));
         let tools = Tools::new().declare(definition("a", "set"));
-        assert_eq!(names(&options.with_tools(&tools)), [("b", "caller"), ("a", "set")]);
+        assert_eq!(names(&with_tools(&Arc::new(caller), &tools)), [("b", "caller"), ("a", "set")]);
     }
 
     #[test]
@@ -112,19 +67,9 @@ mod tests {
             caller.tools = vec![definition("a", "caller")];
             caller.tool_choice = tool_choice;
             caller.max_output_tokens = Some(7);
-            let last = CallOptions::new(Arc::new(caller)).without_tools();
+            let last = without_tools(&Arc::new(caller));
             assert_eq!((names(&last), &last.tool_choice), (Vec::new(), &None));
             assert_eq!(last.max_output_tokens, Some(7));
         }
-    }
-
-    #[test]
-    fn the_options_are_rebuilt_only_if_the_tool_set_has_changed() {
-        let mut options = CallOptions::new(Arc::default());
-        let tools = Tools::new().declare(definition("a", "1"));
-        assert_eq!(names(&options.with_tools(&tools)), [("a", "1")]);
-        assert!(Arc::ptr_eq(&options.with_tools(&tools), &options.with_tools(&tools.clone())));
-        let tools = tools.declare(definition("b", "2"));
-        assert_eq!(names(&options.with_tools(&tools)), [("a", "1"), ("b", "2")]);
     }
 }

@@ -9,6 +9,7 @@ use tower_chat_core::{
 
 use super::{
     loop_run::{LoopRun, Phase, Reading},
+    options::{after_first_call, with_tools, without_tools},
     stop::{unless_stopped, unless_stopped_in_call},
     transcript::{Outgoing, without_sentinel},
 };
@@ -53,7 +54,7 @@ impl<S: ChatService> LoopRun<S> {
             return self.stop_call(Vec::new()).await;
         };
         let response = response?;
-        self.options.after_first_call();
+        after_first_call(&mut self.options);
         if self.counters.service_calls == 1 {
             self.run.check_persister()?;
         }
@@ -132,9 +133,9 @@ impl<S> LoopRun<S> {
         }
         let options = if self.is_last_call() {
             self.tools = Tools::new();
-            self.options.without_tools()
+            without_tools(&self.options)
         } else {
-            self.options.with_tools(&self.tools)
+            with_tools(&self.options, &self.tools)
         };
         let Outgoing { messages, history_len, history_owner } = self.transcript.outgoing();
         let mut request = ChatRequest::default().with_options(options);
@@ -154,7 +155,7 @@ impl<S> LoopRun<S> {
     pub(super) fn loop_policy(&self) -> LoopPolicy {
         LoopPolicy {
             tools: self.tools.clone(),
-            options: self.options.callers(),
+            options: self.options.clone(),
             unknown_tools: self.settings.unknown_tools,
             is_last_call: self.is_last_call(),
             concurrent: self.settings.concurrent,
@@ -284,7 +285,7 @@ impl<S> LoopRun<S> {
     pub(super) fn rules(&self) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,
-            callers_tools: self.options.callers_tools(),
+            callers_tools: &self.options.tools,
             unknown_tools: self.settings.unknown_tools,
         }
     }
