@@ -24,12 +24,10 @@ mod codec;
 mod expose;
 mod layer;
 mod one_message;
-mod service;
 
 pub use self::{
     codec::{ClientCodec, ServerCodec},
     expose::{Expose, ExposeLayer},
-    layer::AdaptLayer,
+    layer::{Adapt, AdaptLayer},
     one_message::as_one_message,
-    service::Adapt,
 };

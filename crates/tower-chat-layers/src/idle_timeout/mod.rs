@@ -25,8 +25,6 @@
 //! that has disconnected, and not as a failed service call. If this layer is above the tool loop,
 //! the time in which tools run is also limited.
 
-mod error;
 mod layer;
-mod service;
 
-pub use self::{error::IdleTimeoutExceeded, layer::IdleTimeoutLayer, service::IdleTimeout};
+pub use self::layer::{IdleTimeout, IdleTimeoutExceeded, IdleTimeoutLayer};

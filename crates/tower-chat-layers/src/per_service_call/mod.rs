@@ -18,6 +18,5 @@
 //! same for an answer that has not begun. A timeout above this layer cancels the call.
 
 mod layer;
-mod service;
 
-pub use self::{layer::PerServiceCallPersistence, service::PerServiceCallPersistenceService};
+pub use self::layer::{PerServiceCallPersistence, PerServiceCallPersistenceService};

@@ -95,16 +95,13 @@ mod options;
 mod outcomes;
 mod results;
 mod resume;
-mod service;
 mod service_call;
-mod settings;
 mod stop;
 mod transcript;
 
 pub(crate) use self::approvals::check as check_approvals;
 pub use self::{
     error::{CallNotRun, ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
-    layer::ToolLoopLayer,
-    service::ToolLoop,
+    layer::{ToolLoop, ToolLoopLayer},
 };
 pub use crate::next_step::UnknownTools;

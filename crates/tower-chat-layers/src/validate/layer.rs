@@ -1,8 +1,13 @@
-//! The layer that checks requests.
+//! The layer that checks requests, and its service.
 
+use std::task::{Context, Poll};
+
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_layer::Layer;
+use tower_service::Service;
 
-use super::ValidateTranscript;
+use super::{InvalidRequest, validate_request};
+use crate::ResponseFuture;
 
 /// Refuses a request that every provider would refuse, before the paid service call.
 ///
@@ -31,7 +36,7 @@ use super::ValidateTranscript;
 /// ```
 #[derive(Debug, Clone)]
 pub struct ValidateTranscriptLayer {
-    pub(super) enabled: bool,
+    enabled: bool,
 }
 
 impl ValidateTranscriptLayer {
@@ -55,6 +60,46 @@ impl<S> Layer<S> for ValidateTranscriptLayer {
     type Service = ValidateTranscript<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ValidateTranscript::new(inner, self.clone())
+        ValidateTranscript { inner, layer: self.clone() }
+    }
+}
+
+/// The service that [`ValidateTranscriptLayer`] creates.
+#[derive(Debug, Clone)]
+pub struct ValidateTranscript<S> {
+    inner: S,
+    layer: ValidateTranscriptLayer,
+}
+
+impl<S> ValidateTranscript<S> {
+    tower_chat_core::__inner_service_accessors!(S);
+}
+
+impl<S> Service<ChatRequest> for ValidateTranscript<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
+        let checked = if self.layer.enabled { validate_request(&request) } else { Ok(()) };
+        match checked {
+            Ok(()) => {
+                let response = self.inner.call(request);
+                ResponseFuture::new(async { response.await.map_err(Into::into) })
+            }
+            Err(source) => {
+                let invalid = InvalidRequest::of(&request, source).into();
+                ResponseFuture::new(std::future::ready(Err(invalid)))
+            }
+        }
     }
 }

@@ -24,14 +24,12 @@ mod empty;
 mod fault;
 mod layer;
 mod messages;
-mod service;
 
 pub(crate) use self::empty::{check_content, check_not_empty, may_be_empty};
 pub use self::{
     fault::{Fault, InvalidMessages, InvalidRequest},
-    layer::ValidateTranscriptLayer,
+    layer::{ValidateTranscript, ValidateTranscriptLayer},
     messages::{validate_messages, validate_request},
-    service::ValidateTranscript,
 };
 
 #[cfg(test)]
