@@ -41,13 +41,8 @@ impl<S> LoopRun<S> {
     ) -> Result<Self, BoxError> {
         let handle = request.run_handle();
         let conversation = request.conversation().cloned();
-        let run_id = conversation.as_ref().map_or_else(RunId::new, |conversation| conversation.run);
-        let of_layer = Run::begun_by_layer(&request).cloned();
-        let run_of_loop = || {
-            let without_key = || Conversation { key: ConversationKey::new("", ""), run: run_id };
-            run_without_store(conversation.clone().unwrap_or_else(without_key))
-        };
-        let run = of_layer.unwrap_or_else(run_of_loop);
+        let run = run_of(&request);
+        let run_id = conversation.as_ref().map_or(run.id(), |conversation| conversation.run);
         if has_persister {
             run.log().history_in_request.remove_from(&mut request);
         } else {
@@ -140,6 +135,15 @@ impl<S> LoopRun<S> {
         };
         Ok(())
     }
+}
+
+/// Returns the run that a layer above has begun, or else a run without a store.
+fn run_of(request: &ChatRequest) -> Run {
+    let of_loop = || {
+        let without_key = || Conversation { key: ConversationKey::new("", ""), run: RunId::new() };
+        run_without_store(request.conversation().cloned().unwrap_or_else(without_key))
+    };
+    Run::begun_by_layer(request).cloned().unwrap_or_else(of_loop)
 }
 
 fn first_phase(
