@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Messages, RecoveredRun, RunHandle, RunId,
-    store::{Head, LeaseEnd, Maintenance, OpenRun, Revision, RunUnderWay, StoreError},
+    store::{
+        ConversationBusy, Head, LeaseEnd, Maintenance, OpenRun, Revision, RunUnderWay, StoreError,
+    },
 };
 
 use crate::{
@@ -14,57 +16,45 @@ use crate::{
     run::{Settings, head_of},
 };
 
-/// A run that may begin.
-pub(super) struct Admitted {
-    /// The conversation in which the run executes: the conversation of the request, or a branch of
-    /// it.
-    pub(super) conversation: Conversation,
-    /// While this guard exists, no other run of the conversation is active in this process.
-    pub(super) turn: RunUnderWay,
-    pub(super) branch: Option<ConversationKey>,
-}
-
 /// The guard that a run holds until its end, and values for its answer.
 pub(super) struct RunAdmission {
-    pub(super) _turn: RunUnderWay,
+    /// While this guard exists, no other run of the conversation is active in this process.
+    _turn: RunUnderWay,
     /// The branch in which the run executes, instead of the conversation of the request.
     pub(super) branch: Option<ConversationKey>,
     /// The open run that was resumed before this run began.
     pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
-/// An open run that must be resumed or closed before another run may begin.
-pub(super) enum BlockingOpenRun {
-    ToResume(Box<OpenRun>),
-    Closed(Box<OpenRun>, RunEnd),
-}
+/// An open run that must be resumed or closed before another run may begin, and the end with which it
+/// must be closed. The end is `None` if the open run must be resumed.
+pub(super) type BlockingRun = (Box<OpenRun>, Option<RunEnd>);
 
 /// Makes the run the only active run of its conversation in this process. Otherwise, the policy
-/// decides whether the run waits, continues in a branch, or fails.
+/// decides whether the run waits, continues in a branch, or fails. Returns the conversation in
+/// which the run executes: the conversation of the request, or a branch of it.
 pub(super) async fn admit(
     settings: &Settings,
     conversation: Conversation,
-) -> Result<Admitted, PersistenceError> {
-    let Conversation { key, run } = &conversation;
-    let (key, run) = (key.clone(), *run);
-    let max_waiting = match settings.policy.concurrent_runs {
-        ConcurrentRuns::Queue { max_waiting } => max_waiting,
-        ConcurrentRuns::Reject | ConcurrentRuns::Branch => 0,
-    };
-    let handle = settings.store.handle();
-    if settings.policy.concurrent_runs == ConcurrentRuns::Branch {
+) -> Result<(Conversation, RunAdmission), PersistenceError> {
+    let Conversation { key, run } = conversation.clone();
+    let branches = settings.policy.concurrent_runs == ConcurrentRuns::Branch;
+    let branch = branch_of(&key, run);
+    if branches {
         // A request that is sent again continues in the branch of its first attempt, even if the
         // conversation has no active run now.
-        let branch = branch_of(&key, run);
         let head = head_of(settings, &branch).await?;
         if head.revision != Revision::ABSENT {
             return in_branch(settings, branch, run).await;
         }
     }
-    match handle.begin_run(&key, run, max_waiting).await {
-        Ok(turn) => Ok(Admitted { conversation, turn, branch: None }),
-        Err(_) if settings.policy.concurrent_runs == ConcurrentRuns::Branch => {
-            let branch = branch_of(&key, run);
+    let max_waiting = match settings.policy.concurrent_runs {
+        ConcurrentRuns::Queue { max_waiting } => max_waiting,
+        ConcurrentRuns::Reject | ConcurrentRuns::Branch => 0,
+    };
+    match settings.store.handle().begin_run(&key, run, max_waiting).await {
+        Ok(turn) => Ok((conversation, RunAdmission { _turn: turn, branch: None, recovered: None })),
+        Err(_) if branches => {
             match settings.store.fork_at(&key, None, &branch).await {
                 // An earlier attempt has created the branch.
                 Ok(_) | Err(StoreError::Exists { .. }) => {}
@@ -84,55 +74,49 @@ async fn in_branch(
     settings: &Settings,
     branch: ConversationKey,
     run: RunId,
-) -> Result<Admitted, PersistenceError> {
+) -> Result<(Conversation, RunAdmission), PersistenceError> {
     let under_way = |busy| busy_with(branch.clone(), busy);
     let turn = settings.store.handle().begin_run(&branch, run, 0).await.map_err(under_way)?;
     let conversation = Conversation { key: branch.clone(), run };
-    Ok(Admitted { conversation, turn, branch: Some(branch) })
+    Ok((conversation, RunAdmission { _turn: turn, branch: Some(branch), recovered: None }))
 }
 
-fn busy_with(
-    key: ConversationKey,
-    busy: tower_chat_core::store::ConversationBusy,
-) -> PersistenceError {
+fn busy_with(key: ConversationKey, busy: ConversationBusy) -> PersistenceError {
     PersistenceError::RunUnderWay { key, run: busy.run }
 }
 
-impl BlockingOpenRun {
-    /// Returns the open run that must be resumed or closed before this run may begin. A journaled
-    /// run that is itself the open run continues after its staged messages (stored, but not yet
-    /// part of the history).
-    ///
-    /// Returns an error if another process may be working on the open run, or if the policy does
-    /// not allow it to be closed.
-    pub(super) fn of(
-        head: &Head,
-        settings: &Settings,
-        Conversation { key, run }: &Conversation,
-        mode: PersistenceMode,
-    ) -> Result<Option<Self>, PersistenceError> {
-        let Some(open) = &head.open_run else { return Ok(None) };
-        // No other run of the conversation is active in this process.
-        if let Some(held) = settings.held_elsewhere(key, open) {
-            return Err(held);
-        }
-        let open = Box::new(open.clone());
-        if open.run == *run {
-            let is_journaled = mode == PersistenceMode::Journaled;
-            return Ok((!is_journaled).then_some(Self::ToResume(open)));
-        }
-        match settings.policy.journal.on_open_run {
-            // The caller of the open run has disconnected, so its answer needs no paid service
-            // call.
-            OnOpenRun::Recover if open.lease.until == LeaseEnd::Abandoned => {
-                Ok(Some(Self::Closed(open, RunEnd::Commit)))
-            }
-            OnOpenRun::Recover => Ok(Some(Self::ToResume(open))),
-            OnOpenRun::Commit => Ok(Some(Self::Closed(open, RunEnd::Commit))),
-            OnOpenRun::Discard => Ok(Some(Self::Closed(open, RunEnd::Discard))),
-            OnOpenRun::Reject => Err(PersistenceError::OpenRun { key: key.clone(), run: open.run }),
-        }
+/// Returns the open run that must be resumed or closed before this run may begin. A journaled run
+/// that is itself the open run continues after its staged messages (stored, but not yet part of the
+/// history).
+///
+/// Returns an error if another process may be working on the open run, or if the policy does not
+/// allow it to be closed.
+pub(super) fn blocking_run(
+    head: &Head,
+    settings: &Settings,
+    Conversation { key, run }: &Conversation,
+    mode: PersistenceMode,
+) -> Result<Option<BlockingRun>, PersistenceError> {
+    let Some(open) = &head.open_run else { return Ok(None) };
+    // No other run of the conversation is active in this process.
+    if let Some(held) = settings.held_elsewhere(key, open) {
+        return Err(held);
     }
+    if open.run == *run {
+        let is_journaled = mode == PersistenceMode::Journaled;
+        return Ok((!is_journaled).then(|| (Box::new(open.clone()), None)));
+    }
+    let end = match settings.policy.journal.on_open_run {
+        // The caller of the open run has disconnected, so its answer needs no paid service call.
+        OnOpenRun::Recover if open.lease.until == LeaseEnd::Abandoned => Some(RunEnd::Commit),
+        OnOpenRun::Recover => None,
+        OnOpenRun::Commit => Some(RunEnd::Commit),
+        OnOpenRun::Discard => Some(RunEnd::Discard),
+        OnOpenRun::Reject => {
+            return Err(PersistenceError::OpenRun { key: key.clone(), run: open.run });
+        }
+    };
+    Ok(Some((Box::new(open.clone()), end)))
 }
 
 /// Returns a request that resumes an open run, with the options and extensions of another request.

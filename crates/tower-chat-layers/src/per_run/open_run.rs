@@ -4,14 +4,15 @@
 
 use std::{future::poll_fn, pin::pin, time::SystemTime};
 
+use futures_util::TryFutureExt;
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, Conversation, ConversationKey, RecoveredRun, Role,
+    BoxError, ChatRequest, ChatResponse, Conversation, ConversationKey, RecoveredRun, Role,
     store::{Head, Journal, OpenRun},
 };
 
 use super::{
     PerRunPersistence,
-    admission::{BlockingOpenRun, resuming},
+    admission::{blocking_run, resuming},
     lease_wait::LeaseWaiting,
     service::execute_run,
 };
@@ -23,15 +24,9 @@ use crate::{
     wait_without_permit::wait_without_permit,
 };
 
-/// A conversation that no open run blocks.
-pub(super) struct Cleared {
-    pub(super) head: Head,
-    /// The open run that was resumed first.
-    pub(super) recovered: Option<Box<RecoveredRun>>,
-}
-
 /// Applies the policy to the open run of a conversation until no open run blocks the conversation.
-/// Then waits for approved calls of other processes, if the policy allows it.
+/// Then waits for approved calls of other processes, if the policy allows it. Returns the head of
+/// the conversation, and the open run that was resumed first.
 ///
 /// Returns an error if the open run may not or could not be closed, or if another process has its
 /// lease.
@@ -41,7 +36,7 @@ pub(super) async fn clear_open_run<S: ChatService>(
     request: &ChatRequest,
     (conversation, mode): (&Conversation, PersistenceMode),
     arrived_at: SystemTime,
-) -> Result<Cleared, BoxError> {
+) -> Result<(Head, Option<Box<RecoveredRun>>), BoxError> {
     let settings = &layer.settings;
     let key = &conversation.key;
     let resumes = request.extensions.get::<ResumesRun>().is_some();
@@ -56,7 +51,7 @@ pub(super) async fn clear_open_run<S: ChatService>(
             // request.
             head.open_run = None;
         }
-        let blocking = match BlockingOpenRun::of(&head, settings, conversation, mode) {
+        let blocking = match blocking_run(&head, settings, conversation, mode) {
             Ok(blocking) => blocking,
             Err(held) => {
                 wait_without_permit(service, pin!(waiting.wait_after(held, settings))).await?;
@@ -69,13 +64,11 @@ pub(super) async fn clear_open_run<S: ChatService>(
                 let revision = head.revision;
                 let wait = waiting.wait_for_approved(revision, request, key, settings);
                 if !wait_without_permit(service, pin!(wait)).await? {
-                    return Ok(Cleared { head, recovered });
+                    return Ok((head, recovered));
                 }
             }
-            Some(BlockingOpenRun::Closed(open, close)) => {
-                close_open_run(settings, key, open, close).await?;
-            }
-            Some(BlockingOpenRun::ToResume(open)) => {
+            Some((open, Some(end))) => close_open_run(settings, key, open.run, end).await?,
+            Some((open, None)) => {
                 if attempted.replace(open.run) == Some(open.run) {
                     let (key, run) = (key.clone(), open.run);
                     return Err(PersistenceError::OpenRun { key, run }.into());
@@ -87,7 +80,9 @@ pub(super) async fn clear_open_run<S: ChatService>(
                     arrived_at,
                     sends_record: false,
                 };
-                match resume(service, layer, resuming(request, key, open.run), again).await {
+                let request = resuming(request, key, open.run);
+                let resumed = execute_run(service, layer, request, again, None);
+                match resumed.and_then(ChatResponse::collect).await {
                     Ok(mut answer) => {
                         answer.finish.recovered = recovered.take();
                         recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
@@ -100,15 +95,6 @@ pub(super) async fn clear_open_run<S: ChatService>(
             }
         }
     }
-}
-
-async fn resume<S: ChatService>(
-    service: &mut S,
-    layer: &PerRunPersistence,
-    request: ChatRequest,
-    parameters: RunParameters,
-) -> Result<Answer, BoxError> {
-    execute_run(service, layer, request, parameters, None).await?.collect().await
 }
 
 /// Commits or discards an open run whose request the service refuses, so that the next run can
@@ -137,7 +123,7 @@ async fn end_refused(
         "open run {} cannot be resumed, because the service refuses its request: the run is ended ({end:?})",
         open.run
     );
-    Ok(close_open_run(settings, key, Box::new(content.open), end).await?)
+    Ok(close_open_run(settings, key, open.run, end).await?)
 }
 
 fn is_run_gone(error: &BoxError) -> bool {

@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    ops::ControlFlow,
     pin::pin,
     sync::{
         Arc,
@@ -21,14 +22,14 @@ use tower_service::Service;
 
 use super::{
     PerRunPersistence,
-    admission::{Admitted, RunAdmission, admit, to_foreground},
-    open_run::{Cleared, clear_open_run},
+    admission::{RunAdmission, admit, to_foreground},
+    open_run::clear_open_run,
 };
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     chat_service::ChatService,
     ending::{Ending, with_ending},
-    layers_below::{LayerKind, LayersBelow, report_readiness_poll},
+    layers_below::{LayerKind, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
     recovery::ResumesRun,
     refusal::is_before_service,
@@ -95,16 +96,15 @@ async fn per_run<S: ChatService>(
     report_mode(&request, mode);
     let conversation = check(&request, &layer, mode)?;
     let admitted = pin!(admit(&layer.settings, conversation));
-    let Admitted { conversation, turn, branch } =
-        wait_without_permit(&mut service, admitted).await?;
+    let (conversation, mut admission) = wait_without_permit(&mut service, admitted).await?;
     request.extensions.insert(conversation.clone());
     if request.extensions.get::<ResumesRun>().is_some() {
         to_foreground(&mut request);
     }
     let found = (&conversation, mode);
-    let cleared = clear_open_run(&mut service, &layer, &request, found, arrived_at).await?;
-    let Cleared { head, recovered } = cleared;
-    let admission = RunAdmission { _turn: turn, branch, recovered };
+    let cleared = clear_open_run(&mut service, &layer, &request, found, arrived_at);
+    let (head, recovered) = cleared.await?;
+    admission.recovered = recovered;
     let begun = RunParameters { conversation, mode, head, arrived_at, sends_record: false };
     execute_run(&mut service, &layer, request, begun, Some(admission)).await
 }
@@ -125,17 +125,13 @@ fn check(
         return Err(PersistenceError::BelowToolLoop { key: conversation.key, layer: LAYER }.into());
     }
     RunAncestry::check(request)?;
-    if lacks_persister(&layer.below) && !request.options.is_background() {
+    // Before the input of a journaled run is staged (stored, but not yet visible in the history).
+    let lacks_persister = layer.below.holds(LayerKind::ToolLoop)
+        && !layer.below.holds(LayerKind::PerServiceCallPersistence);
+    if lacks_persister && !request.options.is_background() {
         layer.settings.policy.without_persister(&conversation.key, mode)?;
     }
     Ok(conversation)
-}
-
-/// Returns whether this layer finds a tool loop below, but no `PerServiceCallPersistence`. Must be
-/// called before the input of a journaled run is staged (stored, but not yet visible in the
-/// history).
-fn lacks_persister(below: &LayersBelow) -> bool {
-    below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
 
 /// Executes one run that no other run blocks. If the service has lost the history of the
@@ -150,12 +146,11 @@ pub(super) async fn execute_run<S: ChatService>(
     let is_kept_by_service = parameters.head.service_id.is_some()
         || request.history_owner.as_ref().is_some_and(|owner| owner.service_id().is_some());
     let again = is_kept_by_service.then(|| (request.clone(), parameters.clone()));
-    let begun = attempt(service, layer, request, parameters, admission).await?;
-    let (lost, (mut request, parameters)) = match (begun, again) {
-        (AttemptOutcome::Response(response), _) => return Ok(response),
-        (AttemptOutcome::HistoryLost(lost), Some(again)) => (lost, again),
-        (AttemptOutcome::HistoryLost(lost), None) => return Err(lost.error),
+    let lost = match attempt(service, layer, request, parameters, admission).await? {
+        Ok(response) => return Ok(response),
+        Err(lost) => lost,
     };
+    let Some((mut request, parameters)) = again else { return Err(lost.error) };
     let conversation = &parameters.conversation;
     let HistoryLostInRun { error, service_id, admission } = lost;
     let settings = &layer.settings;
@@ -164,16 +159,7 @@ pub(super) async fn execute_run<S: ChatService>(
     let head = head_of(settings, &conversation.key).await?;
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     let parameters = RunParameters { head, sends_record: true, ..parameters };
-    match attempt(service, layer, request, parameters, admission).await? {
-        AttemptOutcome::Response(response) => Ok(response),
-        AttemptOutcome::HistoryLost(lost) => Err(lost.error),
-    }
-}
-
-/// The outcome of an attempt at a run.
-enum AttemptOutcome {
-    Response(ChatResponse),
-    HistoryLost(HistoryLostInRun),
+    attempt(service, layer, request, parameters, admission).await?.map_err(|lost| lost.error)
 }
 
 /// A run whose first service call was refused because the service has lost the history.
@@ -189,15 +175,15 @@ async fn attempt<S: ChatService>(
     mut request: ChatRequest,
     parameters: RunParameters,
     admission: Option<RunAdmission>,
-) -> Result<AttemptOutcome, BoxError> {
+) -> Result<Result<ChatResponse, HistoryLostInRun>, BoxError> {
     let settings = &layer.settings;
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let run = begin_run(settings, parameters, &mut request, Caller::Request).await?;
     let mut opened = OpenedRun { run: run.clone(), admission, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, settings, &run, request, &mut opened).await;
     let BegunCall { request, stored, slot } = match begun {
-        Ok(BeginOutcome::Call(begun)) => *begun,
-        Ok(BeginOutcome::Stored(answer)) => return Ok(AttemptOutcome::Response(answer.into())),
+        Ok(ControlFlow::Continue(begun)) => begun,
+        Ok(ControlFlow::Break(stored)) => return Ok(Ok(stored.into())),
         Err(error) => {
             opened.cause = LeaveCause::Failed;
             return Err(error);
@@ -211,14 +197,14 @@ async fn attempt<S: ChatService>(
     };
     let admission = lost.as_ref().and_then(|_| opened.admission.take());
     let own_loop = layer.own_loop.clone();
-    let ending = RunEnding { run, slot, stored_count: stored.len(), handle, own_loop, opened };
+    let ending = RunEnding { slot, stored_count: stored.len(), handle, own_loop, opened };
     let ended =
         with_ending(response.map(|response| after_stored_messages(stored, response)), ending).await;
     match (ended, lost) {
         (Err(error), Some(service_id)) => {
-            Ok(AttemptOutcome::HistoryLost(HistoryLostInRun { error, service_id, admission }))
+            Ok(Err(HistoryLostInRun { error, service_id, admission }))
         }
-        (ended, _) => Ok(AttemptOutcome::Response(ended?)),
+        (ended, _) => Ok(Ok(ended?)),
     }
 }
 
@@ -232,26 +218,22 @@ struct BegunCall {
     slot: Option<Result<Slot, StoreError>>,
 }
 
-enum BeginOutcome {
-    Call(Box<BegunCall>),
-    Stored(Answer),
-}
-
+/// Begins a run. Returns `Break` with the stored answer if the run is complete.
 async fn begin_call<S: ChatService>(
     service: &mut S,
     settings: &Settings,
     run: &Run,
     request: ChatRequest,
     opened: &mut OpenedRun,
-) -> Result<BeginOutcome, BoxError> {
+) -> Result<ControlFlow<Answer, BegunCall>, BoxError> {
     if let Some(mut answer) = last_answer(run) {
         opened.report(&mut answer);
-        return Ok(BeginOutcome::Stored(answer));
+        return Ok(ControlFlow::Break(answer));
     }
     if let Some(mut answer) = stored_answer(run, &request)? {
         run.write(Event::FoundComplete { answer: answer.messages.clone() }).await?;
         opened.report(&mut answer);
-        return Ok(BeginOutcome::Stored(answer));
+        return Ok(ControlFlow::Break(answer));
     }
     // A run that was committed before its final answer is not gone: the history contains its
     // messages, and this request continues the run.
@@ -279,7 +261,7 @@ async fn begin_call<S: ChatService>(
         WritePoint::EachCall => None,
     };
     wait_without_permit(service, pin!(write_beside(run, Event::Begun { input }))).await?;
-    Ok(BeginOutcome::Call(Box::new(BegunCall { request, stored, slot })))
+    Ok(ControlFlow::Continue(BegunCall { request, stored, slot }))
 }
 
 /// Returns the response after the messages of the answer that an earlier attempt has stored.
@@ -300,7 +282,6 @@ fn after_stored_messages(stored: Vec<Arc<Message>>, response: ChatResponse) -> C
 }
 
 struct RunEnding {
-    run: Run,
     /// The slot for the write at the end of the run. `None` if the run is stored earlier.
     slot: Option<Result<Slot, StoreError>>,
     /// The number of messages of the answer from an earlier attempt.
@@ -340,7 +321,7 @@ impl Ending for RunEnding {
     }
 
     async fn complete(mut self, answer: Answer) -> Result<Answer, PersistenceError> {
-        let run = self.run;
+        let run = self.opened.run.clone();
         if let Some(is_warned) = &self.own_loop
             && run.mode() == PersistenceMode::PerRun
             && hides_rounds(&run, &answer)
@@ -376,8 +357,9 @@ impl Ending for RunEnding {
 
     async fn fail(mut self, error: &BoxError) {
         self.opened.cause = LeaveCause::Failed;
-        let policy = &self.run.policy().journal;
-        end_unanswered(&self.run, |attempt| end_of_unanswered(policy, error, attempt)).await;
+        let run = &self.opened.run;
+        let policy = &run.policy().journal;
+        end_unanswered(run, |attempt| end_of_unanswered(policy, error, attempt)).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tower_chat_core::{
-    ConversationKey, Message, MessageId,
+    ConversationKey, Message, MessageId, RunId,
     store::{
         Capability, HistoryStore, Journal, Lease, OpenRun, RunActivity, StoreError,
         author::{Close, OpenRunContent, Staged, Write},
@@ -68,7 +68,10 @@ pub async fn close(
     let Some(content) = content else { return Ok(false) };
     let write = match end {
         RunEnd::Commit => committing(store, key, &content).await?,
-        RunEnd::Discard => discarding(store, key, &content),
+        RunEnd::Discard => {
+            let close = Close::Discard { visible: content.open.visible };
+            last_write(store, key, &content, Vec::new(), close)
+        }
     };
     let slot = store.reserve().await?;
     store.append(slot, vec![write]).await.map_err(|error| error.source)?;
@@ -144,13 +147,15 @@ pub async fn sweep(
 pub(crate) async fn close_open_run(
     settings: &Settings,
     key: &ConversationKey,
-    open: Box<OpenRun>,
+    run: RunId,
     end: RunEnd,
 ) -> Result<(), PersistenceError> {
     let ended = close(settings.store.as_ref(), key, end).await;
-    let not_ended =
-        |source| PersistenceError::NotRecovered { key: key.clone(), run: open.run, source };
-    ended.map(drop).map_err(not_ended)
+    ended.map(drop).map_err(|source| PersistenceError::NotRecovered {
+        key: key.clone(),
+        run,
+        source,
+    })
 }
 
 async fn committing(
@@ -169,15 +174,6 @@ async fn committing(
         incomplete_commit((&content.tools, id_of), sequence, of_prior_calls, text);
     let write = last_write(store, key, content, messages, Close::Commit);
     Ok(write.with_tools(rows))
-}
-
-fn discarding(
-    store: &(impl HistoryStore + ?Sized),
-    key: &ConversationKey,
-    content: &OpenRunContent,
-) -> Write {
-    let close = Close::Discard { visible: content.open.visible };
-    last_write(store, key, content, Vec::new(), close)
 }
 
 /// Returns the write that ends an open run. It is the first write of a new attempt, so that the
