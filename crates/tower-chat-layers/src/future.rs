@@ -23,10 +23,6 @@ impl ResponseFuture {
     ) -> Self {
         Self(Box::pin(future))
     }
-
-    pub(crate) fn from_boxed(future: BoxFuture<'static, Result<ChatResponse, BoxError>>) -> Self {
-        Self(future)
-    }
 }
 
 impl Future for ResponseFuture {

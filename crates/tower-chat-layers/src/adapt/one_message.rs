@@ -25,14 +25,10 @@ use tower_chat_core::{
 /// assert_eq!(shown, Message::assistant("Let me look.\n\nIt is cold."));
 /// ```
 pub fn as_one_message(answer: &Answer) -> Message {
-    let by_model = || answer.messages.iter().filter(|message| message.role == Role::Assistant);
-    let Some(end) = answer.messages.iter().rposition(|message| message.role == Role::Assistant)
-    else {
-        return Message::new(Role::Assistant, Vec::new());
-    };
-    let (before, results) = answer.messages.split_at(end + 1);
-    let is_of_last = |message: &&Arc<Message>| message.role == Role::Assistant;
-    let first = before.len() - before.iter().rev().take_while(is_of_last).count();
+    let is_of_model = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let end = answer.messages.iter().rposition(|message| is_of_model(&message));
+    let (before, results) = answer.messages.split_at(end.map_or(0, |last| last + 1));
+    let first = before.len() - before.iter().rev().take_while(is_of_model).count();
     let last_answer = before.get(first..).unwrap_or_default();
     let Some((last, earlier)) = last_answer.split_last() else {
         return Message::new(Role::Assistant, Vec::new());
@@ -49,8 +45,8 @@ pub fn as_one_message(answer: &Answer) -> Message {
     let position = parts.iter().position(|part| part.as_tool_call().is_some_and(is_pending));
     let position = position.unwrap_or(parts.len());
     parts.splice(position..position, earlier_calls);
-    let texts = by_model().map(|message| message.text()).filter(|text| !text.is_empty());
-    let texts: Vec<String> = texts.collect();
+    let texts = answer.messages.iter().filter(is_of_model).map(|message| message.text());
+    let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
     let text = texts.join("\n\n");
     if text != last.text() {
         let is_text = |part: &Part| part.as_text().is_some();

@@ -255,17 +255,14 @@ async fn begin_alone(
     request: &mut ChatRequest,
     sends_record: bool,
 ) -> Result<(Run, Option<Answer>), PersistenceError> {
-    match request.extensions.get::<PersistenceMode>() {
-        Some(PersistenceMode::PerRun) => {
-            Err(PersistenceError::RunMissing { key: conversation.key, mode: "per-run" })
-        }
-        Some(PersistenceMode::Journaled) => {
-            Err(PersistenceError::RunMissing { key: conversation.key, mode: "journaled" })
-        }
+    let mode = match request.extensions.get() {
+        Some(PersistenceMode::PerRun) => "per-run",
+        Some(PersistenceMode::Journaled) => "journaled",
         Some(PersistenceMode::PerServiceCall) | None => {
             let run = begin_lone_run(&layer.settings, conversation, request, sends_record).await?;
             let answer = repeated_answer(&run, request)?;
-            Ok((run, answer))
+            return Ok((run, answer));
         }
-    }
+    };
+    Err(PersistenceError::RunMissing { key: conversation.key, mode })
 }

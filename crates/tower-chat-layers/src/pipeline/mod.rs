@@ -163,7 +163,7 @@ impl Service<ChatRequest> for ChatPipeline {
     }
 
     fn call(&mut self, request: ChatRequest) -> ResponseFuture {
-        ResponseFuture::from_boxed(self.0.call(request))
+        ResponseFuture::new(self.0.call(request))
     }
 }
 

@@ -111,8 +111,13 @@ pub async fn open_run(
 ) -> Result<Option<OpenRunReport>, StoreError> {
     let Some(content) = journal(store)?.open_run(key).await? else { return Ok(None) };
     let OpenRunContent { open, messages, tools, .. } = content;
-    let calls = tools.iter().map(ReportedCall::of).collect();
-    Ok(Some(OpenRunReport { key: key.clone(), open, messages, calls }))
+    let calls = tools.into_iter().map(|row| ReportedCall {
+        state: CallState::of(&row),
+        tool: row.name,
+        call_id: row.call_id,
+        started_at: row.started_at,
+    });
+    Ok(Some(OpenRunReport { key: key.clone(), open, messages, calls: calls.collect() }))
 }
 
 impl OpenRunReport {
@@ -129,17 +134,6 @@ impl OpenRunReport {
             .with_extension(conversation)
             .with_extension(PersistenceMode::Journaled)
             .with_extension(ResumesRun::default())
-    }
-}
-
-impl ReportedCall {
-    fn of(row: &ToolRecord) -> Self {
-        Self {
-            tool: row.name.clone(),
-            call_id: row.call_id.clone(),
-            state: CallState::of(row),
-            started_at: row.started_at,
-        }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::{cell::LazyCell, collections::HashSet};
 
 use tower_chat_core::{
-    ChatRequest, HistoryOwner, Message, Part, Role, ToolCall, ToolResult,
+    ApprovalRequest, ApprovalResponse, ChatRequest, HistoryOwner, Message, Part, Role, ToolCall,
+    ToolResult,
     pairing::{Answers, Candidate, Ids, Matcher, Target},
 };
 
@@ -127,11 +128,9 @@ impl<'a> Check<'a> {
                     let call_id = result.call_id.clone();
                     self.faults.push(Fault::MisplacedResult { message, call_id });
                 }
-                Part::ApprovalRequest(request) => {
-                    self.faults.push(Fault::Approval { message, request_id: request.id.clone() });
-                }
-                Part::ApprovalResponse(response) => {
-                    let request_id = response.request_id.clone();
+                Part::ApprovalRequest(ApprovalRequest { id: request_id, .. })
+                | Part::ApprovalResponse(ApprovalResponse { request_id, .. }) => {
+                    let request_id = request_id.clone();
                     self.faults.push(Fault::Approval { message, request_id });
                 }
                 _ => {}
@@ -192,12 +191,8 @@ impl<'a> Check<'a> {
             let (message, tool, call_id) = (*message, call.name.clone(), call.id.clone());
             self.faults.push(Fault::Unanswered { message, tool, call_id });
         }
-        if !self.calls.calls().is_empty() {
-            self.calls = Matcher::new(Vec::new(), Ids::Required);
-            self.asked.clear();
-        }
-        self.without_id = 0;
-        self.may_begin_with_results = false;
+        let faults = std::mem::take(&mut self.faults);
+        *self = Self { faults, ..Self::new(false) };
     }
 }
 
