@@ -1,11 +1,13 @@
 //! The layer that creates the spans of runs and service calls.
 
 use std::{
+    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse, telemetry::is_recorded};
+use futures_core::Stream;
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse, ChatUpdate, telemetry::is_recorded};
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, Span};
@@ -15,7 +17,6 @@ use super::{
     open_span::OpenSpan,
     run_span::{RunSpan, records_content},
     spans,
-    updates::TracedUpdates,
 };
 use crate::ResponseFuture;
 
@@ -148,5 +149,32 @@ async fn traced(
             Ok(answer.into())
         }
         Err(response) => Ok(ChatResponse::forward(TracedUpdates { response, open })),
+    }
+}
+
+/// The updates of an answer. Each poll of the response enters the span.
+struct TracedUpdates {
+    response: ChatResponse,
+    open: OpenSpan,
+}
+
+impl Stream for TracedUpdates {
+    type Item = Result<ChatUpdate, BoxError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { response, open } = &mut *self;
+        let span = open.span().clone();
+        let _entered = span.enter();
+        let update = ready!(Pin::new(response).poll_next(cx));
+        if let Some(Ok(_)) = &update {
+            open.chunk();
+        }
+        match &update {
+            Some(Ok(ChatUpdate::Message(message))) => open.message(message),
+            Some(Ok(ChatUpdate::Finish(finish))) => open.finished(finish),
+            Some(Err(error)) => open.failed(error),
+            Some(Ok(_)) | None => {}
+        }
+        Poll::Ready(update)
     }
 }

@@ -34,18 +34,21 @@ impl Measured {
         agent: Option<&Arc<str>>,
         span: &RunSpan,
     ) -> Option<Box<Self>> {
-        let model = || request.options.model.clone();
-        Self::of(|| Operation::Run { agent: agent.cloned(), model: model(), span: span.clone() })
+        Self::of(|| Operation::Run {
+            agent: agent.cloned(),
+            model: request.options.model.clone(),
+            span: span.clone(),
+        })
     }
 
     pub(super) fn service_call(
         request: &ChatRequest,
         provider: Option<&Arc<str>>,
     ) -> Option<Box<Self>> {
-        let model = || request.options.model.clone();
-        Self::of(|| {
-            let (provider, model) = (provider.cloned(), model());
-            Operation::ServiceCall { provider, model, answering: None }
+        Self::of(|| Operation::ServiceCall {
+            provider: provider.cloned(),
+            model: request.options.model.clone(),
+            answering: None,
         })
     }
 
@@ -90,20 +93,15 @@ impl Measured {
     }
 
     pub(super) fn end(&self, outcome: Outcome, error: Option<&'static str>) {
-        let metric = match self.operation {
-            Operation::Run { .. } => RUN_DURATION,
-            Operation::ServiceCall { .. } => SERVICE_CALL_DURATION,
-            Operation::Tool { .. } => TOOL_DURATION,
+        let (metric, operation) = match self.operation {
+            Operation::Run { .. } => (RUN_DURATION, "invoke_agent"),
+            Operation::ServiceCall { .. } => (SERVICE_CALL_DURATION, "chat"),
+            Operation::Tool { .. } => (TOOL_DURATION, "execute_tool"),
         };
         let labels = [(label::OUTCOME, Some(outcome.as_str())), (label::ERROR, error)];
         self.record(metric, self.since.elapsed().as_secs_f64(), &labels);
         if let Some(error) = error {
-            let operation = match &self.operation {
-                Operation::Run { .. } => (label::OPERATION, Some("invoke_agent")),
-                Operation::ServiceCall { .. } => (label::OPERATION, Some("chat")),
-                Operation::Tool { .. } => (label::OPERATION, Some("execute_tool")),
-            };
-            ERRORS.add(1, &[operation, (label::ERROR, Some(error))]);
+            ERRORS.add(1, &[(label::OPERATION, Some(operation)), (label::ERROR, Some(error))]);
         }
     }
 

@@ -43,7 +43,6 @@ mod open_span;
 mod run_events;
 mod run_span;
 mod spans;
-mod updates;
 
 pub use self::layer::{Telemetry, TelemetryLayer};
 pub(crate) use self::{

@@ -51,23 +51,19 @@ pub(crate) fn lease_renewed(
 /// Reports stored calls without a result, which the replay omits or sends with an error result.
 /// Earlier runs have already logged the calls in `known` as warnings.
 pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[DanglingCall]) {
+    const INTERRUPTED: &str = "stored tool calls have no result, because their runs were interrupted: the request \
+                               states that they may or may not have taken effect";
+    const NOT_SENT: &str = "stored tool calls have no result, and are not sent to the model";
     REPAIRED_CALLS.add((new.len() + known.len()) as u64, &[]);
     for (calls, is_new) in [(new, true), (known, false)] {
-        let names = |is_visible: bool| {
+        for (is_visible, message) in [(true, INTERRUPTED), (false, NOT_SENT)] {
             let calls = calls.iter().filter(|call| call.is_visible == is_visible);
-            let names = calls.map(|call| format!("{} ({})", call.tool, call.call_id));
-            Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
-        };
-        if let Some(calls) = names(true) {
-            let message = "stored tool calls have no result, because their runs were interrupted: the request states \
-                           that they may or may not have taken effect";
-            match is_new {
-                true => tracing::warn!(conversation = %key, calls, "{message}"),
-                false => tracing::debug!(conversation = %key, calls, "{message}"),
+            let calls: Vec<_> =
+                calls.map(|call| format!("{} ({})", call.tool, call.call_id)).collect();
+            if calls.is_empty() {
+                continue;
             }
-        }
-        if let Some(calls) = names(false) {
-            let message = "stored tool calls have no result, and are not sent to the model";
+            let calls = calls.join(", ");
             match is_new {
                 true => tracing::warn!(conversation = %key, calls, "{message}"),
                 false => tracing::debug!(conversation = %key, calls, "{message}"),
