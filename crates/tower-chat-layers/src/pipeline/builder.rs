@@ -231,13 +231,9 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
     pub fn build(self) -> Result<ChatPipeline, BuildError> {
         self.check()?;
         let Self { client, tools, tool_loop, no_tool_loop, client_as_is, .. } = self;
-        let tool_loop = match (no_tool_loop, tool_loop, tools) {
-            (true, _, _) => None,
-            (false, Some(tool_loop), _) => Some(tool_loop),
-            (false, None, Some(tools)) => Some(ToolLoopLayer::new(tools)),
-            (false, None, None) => Some(ToolLoopLayer::new(Tools::new())),
-        };
-        let tool_loop = tool_loop.filter(|_| !client_as_is);
+        let configured = tool_loop.or_else(|| tools.map(ToolLoopLayer::new));
+        let tool_loop = (!no_tool_loop && !client_as_is)
+            .then(|| configured.unwrap_or_else(|| ToolLoopLayer::new(Tools::new())));
         let validator = self.validator.filter(|_| !client_as_is);
         let client = option_layer(validator).layer(ServiceExt::map_err(client, into_box));
         let client = option_layer((!client_as_is).then_some(self.chat)).layer(client);
@@ -245,7 +241,7 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
         let finish =
             |service: Boxed| finish(service.map_request(instruct), &self.agent, self.deadline);
         let Some(store) = self.store else {
-            return Ok(finish(maybe(tool_loop, client)));
+            return Ok(finish(boxed(option_layer(tool_loop).layer(client))));
         };
         let mut policy = self.policy.unwrap_or_default();
         if client_as_is {
@@ -265,7 +261,8 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
             return Ok(finish(boxed(above.layer(client))));
         }
         let below = PerServiceCallPersistence::new(store).layer(client);
-        Ok(finish(boxed(above.layer(maybe(tool_loop, below)))))
+        let tool_loop = boxed(option_layer(tool_loop).layer(below));
+        Ok(finish(boxed(above.layer(tool_loop))))
     }
 
     fn check(&self) -> Result<(), BuildError> {
@@ -284,13 +281,9 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
         }
         let compacts_at_save =
             self.policy.as_ref().is_some_and(|policy| policy.replay.citations_at_save().is_some());
-        match self.mode.unwrap_or_default() {
-            PersistenceMode::PerRun => {}
-            mode @ (PersistenceMode::PerServiceCall | PersistenceMode::Journaled) => {
-                if compacts_at_save {
-                    return Err(BuildError::CitationsAtSave { mode });
-                }
-            }
+        let mode = self.mode.unwrap_or_default();
+        if compacts_at_save && mode != PersistenceMode::PerRun {
+            return Err(BuildError::CitationsAtSave { mode });
         }
         Ok(())
     }
@@ -298,41 +291,24 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
 
 impl<S> ChatPipelineBuilder<S> {
     fn check_capabilities(&self, store: &dyn HistoryStore) -> Result<(), BuildError> {
-        if self.mode == Some(PersistenceMode::Journaled) && store.journal().is_none() {
-            let needed_by = "PersistenceMode::Journaled";
-            return Err(BuildError::MissingCapability {
-                capability: Capability::Journal,
-                needed_by,
-            });
-        }
-        let summarizes = self.policy.as_ref().is_some_and(|policy| policy.summarize.is_some());
-        if summarizes && store.summaries().is_none() {
-            let needed_by = "PersistencePolicy::with_summarize";
-            return Err(BuildError::MissingCapability {
-                capability: Capability::Summaries,
-                needed_by,
-            });
-        }
-        let branches = self
-            .policy
-            .as_ref()
-            .is_some_and(|policy| policy.concurrent_runs == ConcurrentRuns::Branch);
-        if branches && store.maintenance().is_none() {
-            let (capability, needed_by) = (Capability::Maintenance, "ConcurrentRuns::Branch");
-            return Err(BuildError::MissingCapability { capability, needed_by });
-        }
-        Ok(())
+        let policy = self.policy.as_ref();
+        let is_journaled = self.mode == Some(PersistenceMode::Journaled);
+        let summarizes = policy.is_some_and(|policy| policy.summarize.is_some());
+        let branches = policy.is_some_and(|it| it.concurrent_runs == ConcurrentRuns::Branch);
+        let (capability, needed_by) = if is_journaled && store.journal().is_none() {
+            (Capability::Journal, "PersistenceMode::Journaled")
+        } else if summarizes && store.summaries().is_none() {
+            (Capability::Summaries, "PersistencePolicy::with_summarize")
+        } else if branches && store.maintenance().is_none() {
+            (Capability::Maintenance, "ConcurrentRuns::Branch")
+        } else {
+            return Ok(());
+        };
+        Err(BuildError::MissingCapability { capability, needed_by })
     }
 }
 
 type Boxed = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
-
-fn maybe<S: ModelClient>(tool_loop: Option<ToolLoopLayer>, inner: S) -> Boxed {
-    match tool_loop {
-        Some(tool_loop) => BoxCloneSyncService::new(tool_loop.layer(inner)),
-        None => boxed(inner),
-    }
-}
 
 /// Returns a function that adds the instructions to a request without instructions.
 fn instruct(instructions: Option<Arc<str>>) -> impl Fn(ChatRequest) -> ChatRequest + Clone {

@@ -1,7 +1,6 @@
 //! A deadline for the whole answer, which includes the stream of a streamed answer.
 
 use std::{
-    fmt,
     future::poll_fn,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -109,19 +108,16 @@ struct UntilDeadline<T> {
     timer: AbortHandle,
 }
 
-struct Polled<T> {
-    /// `None` after the value was dropped.
-    value: Option<T>,
-    waker: Option<Waker>,
-}
+/// The value, which is `None` after it was dropped, and the waker of its last poll.
+type Polled<T> = (Option<T>, Option<Waker>);
 
 impl<T: Send + 'static> UntilDeadline<T> {
     fn new(value: T, deadline: Instant) -> Self {
-        let polled = Arc::new(Mutex::new(Polled { value: Some(value), waker: None }));
+        let polled = Arc::new(Mutex::new((Some(value), None)));
         let dropped_by_timer = Arc::clone(&polled);
         let timer = async move {
             sleep_until(deadline).await;
-            let Polled { value, waker } = take(&dropped_by_timer);
+            let (value, waker) = take(&dropped_by_timer);
             drop(value);
             if let Some(waker) = waker {
                 waker.wake();
@@ -138,10 +134,10 @@ impl<T: Send + 'static> UntilDeadline<T> {
         poll: impl FnOnce(&mut T, &mut Context<'_>) -> Poll<R>,
     ) -> Poll<Option<R>> {
         let mut polled = lock(&self.polled);
-        let Some(value) = &mut polled.value else { return Poll::Ready(None) };
+        let (Some(value), waker) = &mut *polled else { return Poll::Ready(None) };
         let result = poll(value, cx);
         if result.is_pending() {
-            polled.waker = Some(cx.waker().clone());
+            *waker = Some(cx.waker().clone());
         }
         result.map(Some)
     }
@@ -157,16 +153,9 @@ impl<T> Drop for UntilDeadline<T> {
 /// Removes the value and the waker. The caller drops the value after the lock is released, because
 /// the drop runs code of other layers.
 fn take<T>(polled: &Mutex<Polled<T>>) -> Polled<T> {
-    let mut polled = lock(polled);
-    Polled { value: polled.value.take(), waker: polled.waker.take() }
+    std::mem::take(&mut *lock(polled))
 }
 
 fn lock<T>(polled: &Mutex<Polled<T>>) -> MutexGuard<'_, Polled<T>> {
     polled.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<T> fmt::Debug for UntilDeadline<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UntilDeadline")
-    }
 }
