@@ -23,9 +23,6 @@ pub(crate) fn request_approvals_of(
     messages: Vec<Arc<Message>>,
     tools: &[ToolDefinition],
 ) -> Vec<Arc<Message>> {
-    if !tools.iter().any(|tool| tool.needs_approval) {
-        return messages;
-    }
     request_pending(messages, needs_approval(tools), |_| false)
 }
 
@@ -77,12 +74,16 @@ pub(crate) fn find_request<'m>(
 pub(crate) fn decisions_by_request<'m>(
     messages: impl IntoIterator<Item = &'m Arc<Message>>,
 ) -> HashMap<&'m str, &'m ApprovalResponse> {
-    let parts = messages.into_iter().flat_map(|message| &message.parts);
-    let decisions = parts.filter_map(|part| match part {
-        Part::ApprovalResponse(decision) => Some((&*decision.request_id, decision)),
+    let decisions = messages.into_iter().flat_map(|message| decisions_of(message));
+    decisions.map(|decision| (&*decision.request_id, decision)).collect()
+}
+
+/// Returns the decisions in a message.
+pub(crate) fn decisions_of(message: &Message) -> impl Iterator<Item = &ApprovalResponse> {
+    message.parts.iter().filter_map(|part| match part {
+        Part::ApprovalResponse(decision) => Some(decision),
         _ => None,
-    });
-    decisions.collect()
+    })
 }
 
 /// Returns the result of an approved call if the run that executed the call is incomplete: no
@@ -154,10 +155,7 @@ fn ask_for_all(
 }
 
 pub(crate) fn answers_approvals<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> bool {
-    messages
-        .into_iter()
-        .flat_map(|message| &message.parts)
-        .any(|part| matches!(part, Part::ApprovalResponse(_)))
+    messages.into_iter().any(|message| decisions_of(message).next().is_some())
 }
 
 #[cfg(test)]

@@ -59,9 +59,6 @@ impl CallRules<'_> {
     /// Replaces all calls of a response that the caller does not execute by approval requests, if
     /// one of the calls needs approval.
     pub(crate) fn request_approvals(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
-        if !self.tools.any_needs_approval() {
-            return messages;
-        }
         request_pending(messages, |name| self.needs_approval(name), |name| self.is_callers(name))
     }
 

@@ -37,7 +37,6 @@ struct Set {
     /// For each definition, the tool, or `None` if only the caller can run the tool.
     tools: Vec<Option<Arc<dyn Tool>>>,
     indexes: HashMap<String, usize>,
-    needs_approval: bool,
 }
 
 impl Tools {
@@ -113,7 +112,7 @@ impl Tools {
 
     /// Returns whether a tool of the set needs approval.
     pub fn any_needs_approval(&self) -> bool {
-        self.0.needs_approval
+        self.0.definitions.iter().any(|definition| definition.needs_approval)
     }
 
     pub(crate) fn is_same(&self, other: &Self) -> bool {
@@ -136,7 +135,6 @@ impl Tools {
             set.definitions.push(definition);
             set.tools.push(tool);
         }
-        set.needs_approval = set.definitions.iter().any(|definition| definition.needs_approval);
         self
     }
 }

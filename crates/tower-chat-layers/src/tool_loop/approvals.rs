@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
-    ApprovalResponse, CallPosition, ChatRequest, ConversationKey, Message, Part, Role, ToolResult,
+    ApprovalResponse, CallPosition, ChatRequest, ConversationKey, Message, Role, ToolResult,
     ToolStatus,
 };
 
@@ -12,7 +12,7 @@ use super::{
     ToolLoopError, error::CallNotRun, resume::apply_recorded_outcomes, transcript::Transcript,
 };
 use crate::{
-    approval::{decisions_by_request, find_request, trailing_result_of},
+    approval::{decisions_by_request, decisions_of, find_request, trailing_result_of},
     next_step::{Action, CallRules, PlannedCall, Refusal},
     replay::{PendingApproval, PendingBatch, Replay},
     run::{CallOutcome, Run, UnseenResult, Waiting, waiting_of},
@@ -60,12 +60,12 @@ pub(super) fn decide(
         return Ok(Vec::new());
     }
     let conversation = || request.conversation().map(|conversation| conversation.key.clone());
-    if let Some(id) = contradicted(own()) {
+    let last = last_decisions(own());
+    if let Some(id) = contradicted(&last) {
         let (id, conversation) = (id.to_owned(), conversation());
         return Err(ToolLoopError::ApprovalContradicted { id, conversation });
     }
-    let mut calls = Vec::new();
-    let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
+    let (mut calls, mut missing, mut missing_results) = (Vec::new(), Vec::new(), Vec::new());
     let stored =
         run.store().map(|_| run.log().conversation.pending_batches(own())).unwrap_or_default();
     for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
@@ -97,7 +97,8 @@ pub(super) fn decide(
             }
         }
     }
-    for id in new_decisions(own()).into_iter().filter(|id| decisions.contains_key(id)) {
+    let ids = last.iter().map(|decision| decision.request_id.as_str());
+    for id in ids.filter(|id| decisions.contains_key(id)) {
         let unseen = run.log().conversation.unseen_result_of(id);
         match unseen {
             Some(UnseenResult::InReplay) => {}
@@ -140,23 +141,15 @@ fn last_decisions<'a>(
         if matches!(message.role, Role::Assistant | Role::Tool) {
             last.clear();
         }
-        last.extend(message.parts.iter().filter_map(|part| match part {
-            Part::ApprovalResponse(decision) => Some(decision),
-            _ => None,
-        }));
+        last.extend(decisions_of(message));
     }
     last
 }
 
-fn new_decisions<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Vec<&'a str> {
-    let decisions = last_decisions(messages).into_iter();
-    decisions.map(|decision| decision.request_id.as_str()).collect()
-}
-
-/// Returns the first approval request about which the [`last_decisions`] differ.
-fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<&'a str> {
+/// Returns the first approval request about which the decisions differ.
+fn contradicted<'a>(decisions: &[&'a ApprovalResponse]) -> Option<&'a str> {
     let mut decided = HashMap::new();
-    last_decisions(messages).into_iter().find_map(|decision| {
+    decisions.iter().find_map(|decision| {
         let id = decision.request_id.as_str();
         let decision = (decision.approved, decision.arguments.as_deref());
         (*decided.entry(id).or_insert(decision) != decision).then_some(id)
