@@ -42,15 +42,8 @@ pub(crate) enum Refusal {
 impl PlannedCall {
     /// Plans a call, which is refused if the set does not contain its tool or the call was cut off.
     pub(crate) fn run(pending: PendingCall, tools: &Tools) -> Self {
-        if pending.call().is_cut_off {
-            return Self { pending, action: Action::Refuse(Refusal::CutOff) };
-        }
-        let tool = tools.tool(pending.name());
-        Self::of(pending, tool)
-    }
-
-    fn of(pending: PendingCall, tool: Option<&Arc<dyn Tool>>) -> Self {
-        let action = match tool {
+        let action = match tools.tool(pending.name()) {
+            _ if pending.call().is_cut_off => Action::Refuse(Refusal::CutOff),
             Some(tool) => Action::Run(tool.clone()),
             None => Action::Refuse(Refusal::UnknownTool),
         };

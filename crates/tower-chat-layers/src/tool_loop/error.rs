@@ -149,7 +149,14 @@ impl fmt::Display for ToolLoopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ConsecutiveFailures { rounds, failures, conversation } => {
-                write!(f, "{}", consecutive_failures(*rounds, failures, conversation.as_ref()))
+                let failures: Vec<_> =
+                    failures.iter().map(|failure| Chain(failure).to_string()).collect();
+                write!(
+                    f,
+                    "a tool failed in each of {rounds} rounds in a row{}: {}",
+                    of_conversation(conversation.as_ref()),
+                    failures.join("; ")
+                )
             }
             Self::ToolFailedRun { failure, conversation } => {
                 write!(f, "{}{}", Chain(failure), of_conversation(conversation.as_ref()))
@@ -188,7 +195,7 @@ impl fmt::Display for ToolLoopError {
                 f,
                 "the caller's {} of an approved batch{} have no results: send the results in the same request as the \
                  approvals, or before",
-                describe_not_run(calls),
+                listed(calls.iter().map(|call| (&call.tool, &call.call_id))),
                 of_conversation(conversation.as_ref())
             ),
             Self::ArgumentsNotKept { calls, conversation } => write!(
@@ -196,14 +203,14 @@ impl fmt::Display for ToolLoopError {
                 "the approved {} cannot be run{}, because a persist hook has changed the stored arguments: send the \
                  approvals again to report this to the model, or declare accepts_stored_arguments on a tool that can \
                  run with the arguments that its hook stores",
-                describe_not_run(calls),
+                listed(calls.iter().map(|call| (&call.tool, &call.call_id))),
                 of_conversation(conversation.as_ref())
             ),
             Self::UnknownCalls { calls, conversation } => write!(
                 f,
-                "{} of an interrupted run{} may or may not have run: resume the run with another UnknownCalls \
+                "the {} of an interrupted run{} may or may not have run: resume the run with another UnknownCalls \
                  policy, commit it, or discard it",
-                describe_calls(calls),
+                listed(calls.iter().map(|call| (&call.tool, &call.call_id))),
                 of_conversation(conversation.as_ref())
             ),
             Self::TooManyCalls { calls, limit, conversation } => write!(
@@ -300,12 +307,9 @@ pub struct ToolPanicked {
 
 impl ToolPanicked {
     pub(super) fn new(payload: &(dyn Any + Send)) -> Self {
-        let message = payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".to_owned());
-        Self { message }
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Self { message: text.unwrap_or("no message").to_owned() }
     }
 }
 
@@ -332,29 +336,10 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-fn describe_calls(calls: &[UnknownCall]) -> String {
-    let calls: Vec<_> =
-        calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id)).collect();
-    format!("the calls {}", calls.join(", "))
-}
-
-fn describe_not_run(calls: &[CallNotRun]) -> String {
-    let calls: Vec<_> =
-        calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id)).collect();
+/// Returns a text with the tools and ids of calls, such as "calls look (1), pay (2)".
+fn listed<'a>(calls: impl Iterator<Item = (&'a String, &'a String)>) -> String {
+    let calls: Vec<_> = calls.map(|(tool, call_id)| format!("{tool} ({call_id})")).collect();
     format!("calls {}", calls.join(", "))
-}
-
-fn consecutive_failures(
-    rounds: usize,
-    failures: &[ToolFailure],
-    conversation: Option<&ConversationKey>,
-) -> String {
-    let failures: Vec<String> = failures.iter().map(|failure| Chain(failure).to_string()).collect();
-    format!(
-        "a tool failed in each of {rounds} rounds in a row{}: {}",
-        of_conversation(conversation),
-        failures.join("; ")
-    )
 }
 
 fn of_conversation(conversation: Option<&ConversationKey>) -> String {

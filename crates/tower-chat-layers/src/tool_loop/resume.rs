@@ -6,7 +6,7 @@ use std::{collections::HashMap, time::SystemTime};
 
 use tower_chat_core::{ToolResult, ToolStatus};
 
-use super::ToolLoopError;
+use super::{ToolLoopError, execute::result};
 use crate::{
     next_step::{Action, PlannedCall},
     policy::{UnknownAnswer, UnknownCall, UnknownCalls},
@@ -35,16 +35,16 @@ impl PlannedCall {
     fn answer_unknown(&mut self, started_at: Option<SystemTime>, output: Option<ToolOutput>) {
         let mut report = ToolReport::not_run(ToolStatus::Interrupted);
         report.started_at = started_at;
-        let Some(output) = output else { return self.answer_with(report, INTERRUPTED) };
+        let Some(output) = output else {
+            return self.answer_with(report, ToolOutput::error(INTERRUPTED));
+        };
         report.status = if output.is_error { ToolStatus::Error } else { ToolStatus::Ok };
         report.source = ResultSource::Tool;
-        let result = super::execute::result(&self.pending, output);
-        self.action = Action::Reuse(Box::new((result, report)));
+        self.answer_with(report, output);
     }
 
-    fn answer_with(&mut self, report: ToolReport, text: &str) {
-        let mut result = ToolResult::error(self.pending.id(), text);
-        result.name = Some(self.pending.name().to_owned());
+    fn answer_with(&mut self, report: ToolReport, output: ToolOutput) {
+        let result = result(&self.pending, output);
         self.action = Action::Reuse(Box::new((result, report)));
     }
 }
@@ -73,7 +73,8 @@ pub(super) fn apply_recorded_outcomes(
                 continue;
             }
             Some(CallOutcome::WithoutArguments(None)) => {
-                call.answer_with(ToolReport::not_run(ToolStatus::Interrupted), ARGUMENTS_NOT_KEPT);
+                let report = ToolReport::not_run(ToolStatus::Interrupted);
+                call.answer_with(report, ToolOutput::error(ARGUMENTS_NOT_KEPT));
                 continue;
             }
             Some(CallOutcome::WithoutArguments(started_at)) => {
