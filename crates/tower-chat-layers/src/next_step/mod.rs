@@ -19,6 +19,7 @@ pub(crate) use self::{
 use crate::{
     ToolLoopError,
     tool::{CallOfRun, Tools},
+    tool_loop::Settings,
 };
 
 /// The maximum number of paused answers that one run continues. Anthropic pauses an answer after 10
@@ -59,15 +60,11 @@ pub(crate) struct LoopPolicy {
     pub(crate) tools: Tools,
     /// The caller's options, which may declare tools that the caller executes.
     pub(crate) options: Arc<ChatOptions>,
-    pub(crate) unknown_tools: UnknownTools,
+    pub(crate) settings: Arc<Settings>,
     /// Whether the run has reached its maximum number of rounds (answers with tool calls), so that
     /// this request contains no tools.
     pub(crate) is_last_call: bool,
-    pub(crate) concurrent: bool,
-    pub(crate) max_calls: Option<usize>,
     pub(crate) tool_calls: usize,
-    /// The maximum number of calls in one answer, including calls that the provider executed.
-    pub(crate) max_calls_per_answer: Option<usize>,
     /// The number of paused answers that the run may still continue.
     pub(crate) pauses_left: u32,
     pub(crate) handle: RunHandle,
@@ -82,7 +79,7 @@ impl LoopPolicy {
         answer: &[Arc<Message>],
         conversation: Option<&ConversationKey>,
     ) -> Result<(), ToolLoopError> {
-        let Some(limit) = self.max_calls_per_answer else { return Ok(()) };
+        let Some(limit) = self.settings.max_calls_per_answer else { return Ok(()) };
         let is_call = |part: &&Part| matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_));
         let parts = answer.iter().flat_map(|message| &message.parts);
         let calls = parts.filter(is_call).count();
@@ -96,7 +93,7 @@ impl LoopPolicy {
         CallRules {
             tools: &self.tools,
             callers_tools: &self.options.tools,
-            unknown_tools: self.unknown_tools,
+            unknown_tools: self.settings.unknown_tools,
         }
     }
 
@@ -104,7 +101,7 @@ impl LoopPolicy {
         match self.rules().step_after(answer, |_| false) {
             NextStep::RunTools(_) if self.is_last_call => NextStep::Finish,
             NextStep::RunTools(mut calls) => {
-                charge(&mut calls, self.tool_calls, self.max_calls);
+                charge(&mut calls, self.tool_calls, self.settings.max_calls);
                 NextStep::RunTools(calls)
             }
             NextStep::Finish | NextStep::ContinuePaused if self.handle.has_queued() => {
@@ -124,7 +121,7 @@ impl LoopPolicy {
     pub(crate) fn first_calls(&self, step: &NextStep) -> Vec<CallOfRun> {
         let NextStep::RunTools(calls) = step else { return Vec::new() };
         let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));
-        let at_once = if self.concurrent { calls.len() } else { 1 };
+        let at_once = if self.settings.concurrent { calls.len() } else { 1 };
         to_run.take(at_once).filter_map(|call| call.pending.position()).collect()
     }
 }

@@ -178,7 +178,7 @@ pub(super) async fn check_layers<S: ChatService>(
     below: &LayersBelow,
     request: &ChatRequest,
 ) -> Result<bool, BoxError> {
-    let conversation = key_of(request);
+    let conversation = request.conversation().map(|conversation| conversation.key.clone());
     if Run::of_persister_above(request).is_some() {
         return Err(ToolLoopError::PersisterAbove { conversation }.into());
     }
@@ -207,8 +207,4 @@ pub(super) async fn check_layers<S: ChatService>(
             Ok(false)
         }
     }
-}
-
-pub(super) fn key_of(request: &ChatRequest) -> Option<ConversationKey> {
-    request.conversation().map(|conversation| conversation.key.clone())
 }

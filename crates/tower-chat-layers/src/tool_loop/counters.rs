@@ -24,7 +24,7 @@ pub(super) struct RunCounters {
     pub(super) rounds: usize,
     pub(super) pauses: u32,
     /// The number of tool calls that were allowed to run, in all attempts.
-    tool_calls: usize,
+    pub(super) tool_calls: usize,
     failing_rounds: usize,
     failures: Vec<ToolFailure>,
     pub(super) has_logged_changes: bool,
@@ -43,10 +43,6 @@ impl RunCounters {
             tool_calls: interrupted.tool_calls + approved.iter().filter(has_run).count(),
             ..Self::default()
         }
-    }
-
-    pub(super) fn tool_calls(&self) -> usize {
-        self.tool_calls
     }
 
     /// Refuses the calls of a batch that exceed the budget, and counts the others.

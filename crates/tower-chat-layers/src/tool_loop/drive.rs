@@ -10,7 +10,7 @@ use super::{
     begin::check_layers,
     layer::Settings,
     loop_run::{LoopRun, Phase, Reading},
-    stop::refuse_stopped,
+    stop::{is_answered, refuse_stopped},
 };
 use crate::{
     chat_service::ChatService,
@@ -114,17 +114,18 @@ impl<S: ChatService> LoopRun<S> {
         let is_stopped = self.context.handle.is_stopped();
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Calling if is_stopped => self.stop_before_call().await,
-            Phase::Reading(reading) if is_stopped && !self.call_under_way().is_answered() => {
+            Phase::Reading(reading) if is_stopped && !is_answered(&self.run, &self.counters) => {
                 self.stop_reading(reading).await
-            }
-            Phase::Running { mut calls, finish } if is_stopped => {
-                refuse_stopped(&mut calls);
-                self.run_tools(calls, finish).await
             }
             Phase::Calling => self.call().await,
             Phase::Reading(reading) => self.read(reading).await,
             Phase::Refusing(calls) => self.refuse(&calls).await,
-            Phase::Running { calls, finish } => self.run_tools(calls, finish).await,
+            Phase::Running { mut calls, finish } => {
+                if is_stopped {
+                    refuse_stopped(&mut calls);
+                }
+                self.run_tools(calls, finish).await
+            }
             phase @ (Phase::Finishing(_) | Phase::Ended) => {
                 self.phase = phase;
                 Ok(())

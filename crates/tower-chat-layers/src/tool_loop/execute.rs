@@ -52,7 +52,6 @@ impl Executor<'_> {
         calls: Vec<PlannedCall>,
         outcomes: &mut Outcomes,
     ) -> Result<(), PersistenceError> {
-        outcomes.results.reserve_exact(calls.len());
         let (calls, mut not_run) = self.answer_without_tools(calls, outcomes);
         if calls.is_empty() {
             let outcomes = std::mem::take(&mut not_run);
@@ -95,7 +94,13 @@ impl Executor<'_> {
                     // The write of the first outcome also contains the outcomes of the calls that
                     // did not run.
                     let beside = std::mem::take(&mut not_run);
-                    Some(tool_finished(self.run, tool_outcome, beside, next, outcome.terminate))
+                    Some(tool_finished(
+                        self.run,
+                        tool_outcome,
+                        beside,
+                        next,
+                        outcome.result.ends_run,
+                    ))
                 }
                 None => None,
             };
@@ -212,7 +217,6 @@ impl Executor<'_> {
                     result: result(&pending, refusal.output(pending.name())),
                     report: ToolReport::not_run(refusal.status()),
                     failure: None,
-                    terminate: false,
                 },
                 Action::Reuse(reused) => self.reused(&pending, *reused),
             };
@@ -253,7 +257,7 @@ impl Executor<'_> {
         if pending.has_arguments_of_decision() {
             outcome.result.content.push(Part::text(changed_arguments(&pending.call().arguments)));
         }
-        if !outcome.terminate {
+        if !outcome.result.ends_run {
             outcome.result.queued = handle.take_queued_of_call();
         }
         outcome
@@ -267,9 +271,6 @@ impl Executor<'_> {
         let has_content = records_content(&self.context.extensions);
         let span = telemetry::tool(call, self.context.conversation(), has_content);
         let measured = Measured::tool(call.name());
-        if span.is_disabled() && measured.is_none() {
-            return running.await;
-        }
         let mut open = OpenSpan::new(span.clone(), measured);
         let answer = running.instrument(span).await;
         match &answer {
@@ -296,8 +297,7 @@ impl Executor<'_> {
             let source = report.error.clone().unwrap_or_else(|| result.text());
             self.failure(pending, source.into())
         });
-        let terminate = result.ends_run;
-        Outcome { result, report, failure, terminate }
+        Outcome { result, report, failure }
     }
 
     fn answered(&self, pending: &PendingCall, output: ToolOutput) -> Outcome {
@@ -311,7 +311,6 @@ impl Executor<'_> {
                 "a tool answered with an error"
             );
         }
-        let terminate = output.terminate;
         let status = match (output.is_error, output.rejects_arguments) {
             (_, true) => ToolStatus::RejectedArguments,
             (true, false) => ToolStatus::Error,
@@ -319,7 +318,7 @@ impl Executor<'_> {
         };
         let mut report = ToolReport::with_source(ResultSource::Tool, status);
         report.error = failure.as_ref().map(|failure| failure.source.to_string());
-        Outcome { result: result(pending, output), report, failure, terminate }
+        Outcome { result: result(pending, output), report, failure }
     }
 
     fn failed(&self, pending: &PendingCall, error: BoxError) -> Outcome {
@@ -332,20 +331,16 @@ impl Executor<'_> {
             error = &*error as &dyn std::error::Error,
             "a tool failed"
         );
-        let for_model = match ToolError::effect_of(&*error) {
-            Some(Effect::ForModel(text)) => Some(text.clone()),
-            Some(Effect::FailRun(_)) | None => None,
-        };
-        let text = if let Some(text) = for_model {
-            text
-        } else if self.settings.include_error_details {
-            format!("The tool failed: {}", Chain(&*error))
-        } else {
-            "The tool failed.".to_owned()
+        let text = match ToolError::effect_of(&*error) {
+            Some(Effect::ForModel(text)) => text.clone(),
+            Some(Effect::FailRun(_)) | None if self.settings.include_error_details => {
+                format!("The tool failed: {}", Chain(&*error))
+            }
+            Some(Effect::FailRun(_)) | None => "The tool failed.".to_owned(),
         };
         let failure = self.failure(pending, error);
         let result = result(pending, ToolOutput::error(text));
-        Outcome { result, report, failure: Some(failure), terminate: false }
+        Outcome { result, report, failure: Some(failure) }
     }
 
     fn failure(&self, pending: &PendingCall, source: BoxError) -> Box<ToolFailure> {

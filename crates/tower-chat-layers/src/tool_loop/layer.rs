@@ -66,6 +66,7 @@ pub(crate) struct Settings {
     /// results. `None` for no limit.
     pub(crate) max_rounds: Option<NonZeroUsize>,
     pub(crate) max_calls: Option<usize>,
+    /// The maximum number of calls in one answer, including calls that the provider executed.
     pub(crate) max_calls_per_answer: Option<usize>,
     pub(crate) concurrent: bool,
     pub(crate) unknown_tools: UnknownTools,

@@ -99,7 +99,7 @@ mod service_call;
 mod stop;
 mod transcript;
 
-pub(crate) use self::approvals::check as check_approvals;
+pub(crate) use self::{approvals::check as check_approvals, layer::Settings};
 pub use self::{
     error::{CallNotRun, ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
     layer::{ToolLoop, ToolLoopLayer},

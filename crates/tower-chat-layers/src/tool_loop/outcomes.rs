@@ -20,20 +20,17 @@ use crate::{
 pub(super) struct Outcomes {
     /// Each result with the index of its call, in the order of completion.
     pub(super) results: Vec<(usize, ToolResult, ToolReport)>,
-    failures: Vec<ToolFailure>,
+    pub(super) failures: Vec<ToolFailure>,
     pub(super) terminate: bool,
     pub(super) started: Started,
 }
 
-/// The start times of the tools, by the indices of their calls in the batch.
+/// The tools that have started, by the indices of their calls in the batch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Started(Arc<Mutex<HashMap<usize, StartedTool>>>);
 
-#[derive(Debug, Clone, Copy)]
-struct StartedTool {
-    call: Option<CallOfRun>,
-    started_at: SystemTime,
-}
+/// The position of the call, and the time at which its tool has started.
+type StartedTool = (Option<CallOfRun>, SystemTime);
 
 impl Started {
     pub(super) fn note_start(
@@ -42,11 +39,11 @@ impl Started {
         call: Option<CallOfRun>,
         started_at: SystemTime,
     ) {
-        self.tools().insert(sequence_index, StartedTool { call, started_at });
+        self.tools().insert(sequence_index, (call, started_at));
     }
 
     pub(super) fn started_at(&self, sequence_index: usize) -> Option<SystemTime> {
-        self.tools().get(&sequence_index).map(|started| started.started_at)
+        self.tools().get(&sequence_index).map(|(_, started_at)| *started_at)
     }
 
     fn tools(&self) -> MutexGuard<'_, HashMap<usize, StartedTool>> {
@@ -56,23 +53,14 @@ impl Started {
 
 impl Outcomes {
     pub(super) fn add(&mut self, sequence_index: usize, outcome: Outcome) {
-        let Outcome { result, report, failure, terminate } = outcome;
+        let Outcome { result, report, failure } = outcome;
+        self.terminate |= result.ends_run;
         self.results.push((sequence_index, result, report));
         self.failures.extend(failure.map(|failure| *failure));
-        self.terminate |= terminate;
     }
 
     pub(super) fn answered(&self) -> HashSet<usize> {
         self.results.iter().map(|(index, ..)| *index).collect()
-    }
-
-    pub(super) fn add_not_run(
-        &mut self,
-        sequence_index: usize,
-        result: ToolResult,
-        report: ToolReport,
-    ) {
-        self.results.push((sequence_index, result, report));
     }
 
     /// Returns the calls whose tools have started and not finished, with their start times.
@@ -80,15 +68,7 @@ impl Outcomes {
         let answered = self.answered();
         let started = self.started.tools();
         let unfinished = started.iter().filter(|(index, _)| !answered.contains(index));
-        unfinished.filter_map(|(_, started)| Some((started.call?, started.started_at))).collect()
-    }
-
-    pub(super) fn terminate(&self) -> bool {
-        self.terminate
-    }
-
-    pub(super) fn take_failures(&mut self) -> Vec<ToolFailure> {
-        std::mem::take(&mut self.failures)
+        unfinished.filter_map(|(_, (call, started_at))| Some(((*call)?, *started_at))).collect()
     }
 
     /// Removes all results. Returns a message with the results in the order of the calls, their
@@ -101,8 +81,8 @@ impl Outcomes {
         self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
         let mut reports = ToolReports::with_capacity(self.results.len());
         let mut queued = Vec::new();
-        // Draining keeps the allocation for the next batch.
-        let results = self.results.drain(..).map(|(_, mut result, report)| {
+        let results = std::mem::take(&mut self.results);
+        let results = results.into_iter().map(|(_, mut result, report)| {
             reports.push(report);
             queued.append(&mut result.queued);
             result
@@ -117,13 +97,12 @@ pub(super) struct Outcome {
     pub(super) result: ToolResult,
     pub(super) report: ToolReport,
     pub(super) failure: Option<Box<ToolFailure>>,
-    pub(super) terminate: bool,
 }
 
 impl Outcome {
     /// Returns whether, in sequential mode, no call starts after this one.
     pub(super) fn ends_batch(&self) -> bool {
-        self.terminate || self.failure.as_ref().is_some_and(|failure| failure.fails_run())
+        self.result.ends_run || self.failure.as_ref().is_some_and(|failure| failure.fails_run())
     }
 
     pub(super) fn tool_outcome_at(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {

@@ -39,18 +39,17 @@ impl<S: ChatService> LoopRun<S> {
         let executed = executor.execute(calls, &mut self.outcomes);
         unless_stopped(&context.handle, executed).await.transpose()?;
         // In sequential mode, a tool that has ended the run was the last to start.
-        let is_at_end = self.outcomes.terminate() && !self.settings.concurrent;
+        let is_at_end = self.outcomes.terminate && !self.settings.concurrent;
         if context.handle.is_stopped() && !is_at_end {
             self.outcomes.stop(&batch);
         }
-        let failures = self.outcomes.take_failures();
         self.counters.failed(
-            failures,
+            std::mem::take(&mut self.outcomes.failures),
             self.settings.max_failing_rounds,
             self.context.conversation(),
         )?;
         self.add_results();
-        self.phase = if !self.outcomes.terminate() {
+        self.phase = if !self.outcomes.terminate {
             Phase::Calling
         } else {
             finish.ended_by = Some(EndedBy::Tool);
@@ -97,7 +96,7 @@ impl<S> LoopRun<S> {
         if let Some(id) = id {
             self.run.log().call_records.report(id, reports);
         }
-        if self.outcomes.terminate() {
+        if self.outcomes.terminate {
             // No service call of this run will send the queued messages.
             return self.context.handle.put_back(queued);
         }

@@ -10,7 +10,7 @@ use tower_chat_core::{
 use super::{
     loop_run::{LoopRun, Phase, Reading},
     options::{after_first_call, with_tools, without_tools},
-    stop::{unless_stopped, unless_stopped_in_call},
+    stop::{is_answered, unless_stopped, unless_stopped_in_call},
     transcript::{Outgoing, without_sentinel},
 };
 use crate::{
@@ -39,8 +39,7 @@ impl<S: ChatService> LoopRun<S> {
         }
         self.take_queued();
         let request = self.next_request();
-        let under_way = self.call_under_way();
-        let (service, run) = (&mut self.service, &self.run);
+        let (service, run, counters) = (&mut self.service, &self.run, &self.counters);
         let is_persister = run.log().is_persisted_by_loop;
         let called = async {
             match is_persister {
@@ -48,7 +47,8 @@ impl<S: ChatService> LoopRun<S> {
                 false => service.call(request).await.map_err(Into::into),
             }
         };
-        let response = unless_stopped_in_call(&context.handle, called, under_way).await;
+        let is_answered = || is_answered(run, counters);
+        let response = unless_stopped_in_call(&context.handle, called, is_answered).await;
         self.find_persister();
         let Some(response) = response else {
             return self.stop_call(Vec::new()).await;
@@ -78,8 +78,9 @@ impl<S: ChatService> LoopRun<S> {
     }
 
     pub(super) async fn read(&mut self, mut reading: Reading) -> Result<(), BoxError> {
-        let (handle, next) = (&self.context.handle, reading.response.next());
-        let Some(update) = unless_stopped_in_call(handle, next, self.call_under_way()).await else {
+        let (handle, run, counters) = (&self.context.handle, &self.run, &self.counters);
+        let (next, is_answered) = (reading.response.next(), || is_answered(run, counters));
+        let Some(update) = unless_stopped_in_call(handle, next, is_answered).await else {
             return self.stop_reading(reading).await;
         };
         let update = match update {
@@ -156,13 +157,10 @@ impl<S> LoopRun<S> {
         LoopPolicy {
             tools: self.tools.clone(),
             options: self.options.clone(),
-            unknown_tools: self.settings.unknown_tools,
+            settings: self.settings.clone(),
             is_last_call: self.is_last_call(),
-            concurrent: self.settings.concurrent,
-            max_calls_per_answer: self.settings.max_calls_per_answer,
             pauses_left: MAX_PAUSES.saturating_sub(self.counters.pauses),
-            max_calls: self.settings.max_calls,
-            tool_calls: self.counters.tool_calls(),
+            tool_calls: self.counters.tool_calls,
             handle: self.context.handle.clone(),
         }
     }

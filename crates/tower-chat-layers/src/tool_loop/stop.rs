@@ -6,6 +6,7 @@ use futures_util::future::{Either, select};
 use tower_chat_core::{BoxError, ChatUpdate, EndedBy, Finish, Message, RunHandle, ToolStatus};
 
 use super::{
+    counters::RunCounters,
     execute::result,
     loop_run::{LoopRun, Phase, Reading},
     outcomes::Outcomes,
@@ -29,28 +30,20 @@ pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> 
 pub(super) async fn unless_stopped_in_call<F: Future>(
     handle: &RunHandle,
     future: F,
-    call: CallUnderWay,
+    is_answered: impl Fn() -> bool,
 ) -> Option<F::Output> {
     let mut future = pin!(future);
     if let Either::Left((output, _)) = select(&mut future, pin!(handle.stopped())).await {
         return Some(output);
     }
-    if call.is_answered() { Some(future.await) } else { None }
+    if is_answered() { Some(future.await) } else { None }
 }
 
-/// The service call in flight.
-pub(super) struct CallUnderWay {
-    run: Run,
-    /// The number of the service call in its run, from 0. `None` before the first call.
-    ordinal: Option<u32>,
-}
-
-impl CallUnderWay {
-    /// Returns whether the answer was stored or submitted. The call must then not be dropped,
-    /// because only its response reports a failure of the write.
-    pub(super) fn is_answered(&self) -> bool {
-        self.ordinal.is_some_and(|ordinal| self.run.log().calls.has_answer(ordinal))
-    }
+/// Returns whether the answer of the service call in flight was stored or submitted. The call must
+/// then not be dropped, because only its response reports a failure of the write.
+pub(super) fn is_answered(run: &Run, counters: &RunCounters) -> bool {
+    let ordinal = counters.service_calls.checked_sub(1);
+    ordinal.is_some_and(|ordinal| run.log().calls.has_answer(ordinal))
 }
 
 /// Refuses the calls whose tools have not started.
@@ -77,16 +70,12 @@ impl Outcomes {
                 Some(_) => (ToolOutput::error(INTERRUPTED), ToolStatus::Interrupted),
             };
             let report = ToolReport { started_at, ..ToolReport::not_run(status) };
-            self.add_not_run(index, result(pending, output), report);
+            self.results.push((index, result(pending, output), report));
         }
     }
 }
 
 impl<S> LoopRun<S> {
-    pub(super) fn call_under_way(&self) -> CallUnderWay {
-        CallUnderWay { run: self.run.clone(), ordinal: self.counters.service_calls.checked_sub(1) }
-    }
-
     /// Stops before a service call, and stores the messages that the call would have sent.
     pub(super) async fn stop_before_call(&mut self) -> Result<(), BoxError> {
         let unsent = self.transcript.take_unsent();
@@ -138,7 +127,7 @@ impl<S> LoopRun<S> {
                     (result, ToolReport { started_at: row.started_at, ..report })
                 }
             };
-            self.outcomes.add_not_run(index, result, report);
+            self.outcomes.results.push((index, result, report));
         }
         self.add_results();
         Ok(())
