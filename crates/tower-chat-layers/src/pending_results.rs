@@ -103,37 +103,39 @@ pub(crate) async fn completed_from_record(
     }
     let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
-    // After the last message of the answer, because a result between its messages would divide the
-    // answer.
-    let mut results: Vec<ToolResult> = Vec::new();
-    let mut before: Option<&Arc<Message>> = None;
-    for message in history.messages.iter() {
-        if !results.is_empty() && !before.is_some_and(|it| AnswerKey::is_shared(it, message)) {
-            completed.push(Arc::new(Message::tool_results(std::mem::take(&mut results))));
+    let all: Vec<&Arc<Message>> = history.messages.iter().collect();
+    for answer in by_answer(&all) {
+        let mut results: Vec<ToolResult> = Vec::new();
+        for message in answer {
+            let is_in =
+                |answers: &HashSet<MessageId>| message.id.is_some_and(|id| answers.contains(&id));
+            let is_ended = is_in(&ended) || is_in(&ended_by_tool);
+            let mut marked = Arc::clone(message);
+            if is_ended {
+                mark_ended(&mut marked);
+            }
+            if is_in(&ended_by_tool) {
+                mark_ended_by(&mut marked, EndedBy::Tool);
+            }
+            completed.push(marked);
+            if !is_ended || completes_all {
+                let positions = (0..).zip(message.asked_calls());
+                let found =
+                    positions.filter_map(|(index, _)| named(&found.remove(&(message.id?, index))?));
+                results.extend(found);
+            }
         }
-        let is_in =
-            |answers: &HashSet<MessageId>| message.id.is_some_and(|id| answers.contains(&id));
-        let is_ended = is_in(&ended) || is_in(&ended_by_tool);
-        let mut marked = message.clone();
-        if is_ended {
-            mark_ended(&mut marked);
+        // A result between the messages of an answer would divide the answer.
+        if !results.is_empty() {
+            completed.push(Arc::new(Message::tool_results(results)));
         }
-        if is_in(&ended_by_tool) {
-            mark_ended_by(&mut marked, EndedBy::Tool);
-        }
-        completed.push(marked);
-        if !is_ended || completes_all {
-            let positions = (0..).zip(message.asked_calls());
-            let found =
-                positions.filter_map(|(index, _)| named(&found.remove(&(message.id?, index))?));
-            results.extend(found);
-        }
-        before = Some(message);
-    }
-    if !results.is_empty() {
-        completed.push(Arc::new(Message::tool_results(results)));
     }
     Ok(Some(completed))
+}
+
+/// Groups the messages of a history by answer. Each other message is a separate group.
+fn by_answer<'m>(all: &'m [&'m Arc<Message>]) -> impl Iterator<Item = &'m [&'m Arc<Message>]> {
+    all.chunk_by(|before, message| AnswerKey::is_shared(before, message))
 }
 
 /// Returns the ids of the messages of all answers with a recorded call that matches.
@@ -153,24 +155,10 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     if asking.is_empty() {
         return asking;
     }
-    let mut found = HashSet::new();
-    let mut last: Option<&Arc<Message>> = None;
-    // The message ids of the current answer that are not in `found` yet, and whether this answer
-    // contains one of the calls.
-    let (mut answer, mut is_asking) = (Vec::new(), false);
-    for message in history.messages.iter() {
-        if !last.is_some_and(|last| AnswerKey::is_shared(last, message)) {
-            answer.clear();
-            is_asking = false;
-        }
-        last = Some(message);
-        answer.extend(message.id);
-        is_asking |= message.id.is_some_and(|id| asking.contains(&id));
-        if is_asking {
-            found.extend(answer.drain(..));
-        }
-    }
-    found
+    let all: Vec<&Arc<Message>> = history.messages.iter().collect();
+    let is_asking = |message: &&Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
+    let answers = by_answer(&all).filter(|answer| answer.iter().any(is_asking));
+    answers.flatten().filter_map(|message| message.id).collect()
 }
 
 /// Returns the recorded results of these calls, in order. Returns `None` unless one of the calls
