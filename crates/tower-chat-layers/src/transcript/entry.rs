@@ -7,6 +7,8 @@ use tower_chat_core::{
     pairing::{AnswerIds, AnswerKey, CallLog, ResultPosition, ids_of_calls},
 };
 
+use super::{approval, media_source};
+
 /// The content of a message that identifies it when a client repeats it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Entry {
@@ -66,14 +68,10 @@ impl Entry {
                 Self::Results(message.results().map(key).collect())
             }
             _ if is_about_approval(message) => {
-                let answers = message.parts.iter().filter_map(|part| match part {
-                    Part::ApprovalResponse(response) => Some((
-                        response.request_id.clone(),
-                        response.approved,
-                        response.arguments.clone(),
-                    )),
-                    _ => None,
-                });
+                let owned = |(id, approved, arguments): (&str, bool, Option<&str>)| {
+                    (id.to_owned(), approved, arguments.map(str::to_owned))
+                };
+                let answers = message.parts.iter().filter_map(approval).map(owned);
                 Self::Approvals(answers.collect())
             }
             _ => Self::user(message),
@@ -100,20 +98,17 @@ impl Entry {
     }
 
     fn user(message: &Message) -> Self {
-        let media = message.parts.iter().filter_map(|part| match part {
-            Part::Media(media) => Some(media.source.clone()),
-            _ => None,
-        });
+        let media = message.parts.iter().filter_map(media_source).cloned();
         Self::User { text: text(message), media: media.collect() }
     }
 }
 
 /// Returns the names of the tools whose calls are in the messages of a client. Calls of other tools
 /// ran in the stack, and the client has not received them.
-pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
-    let calls = sent.iter().filter_map(|entry| match entry {
-        Entry::Assistant { calls, .. } => Some(calls),
-        Entry::System(_) | Entry::User { .. } | Entry::Results(_) | Entry::Approvals(_) => None,
+pub(super) fn names_of_calls<'e>(sent: impl IntoIterator<Item = &'e Entry>) -> HashSet<&'e str> {
+    let calls = sent.into_iter().filter_map(|entry| {
+        let Entry::Assistant { calls, .. } = entry else { return None };
+        Some(calls)
     });
     calls.flatten().map(|call| &*call.name).collect()
 }

@@ -10,7 +10,7 @@ mod recognise;
 
 use std::{collections::HashSet, sync::Arc};
 
-use tower_chat_core::{ConversationKey, Message, Messages, Role, RunId};
+use tower_chat_core::{ConversationKey, MediaSource, Message, Messages, Part, Role, RunId};
 
 pub(crate) use self::observe::{
     Observed, Step, StoredRun, StoredTranscript, leading_system, observe,
@@ -171,6 +171,23 @@ fn without_ids_of(
 /// Returns whether a message contains instructions of the application.
 pub(crate) fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
+}
+
+fn media_source(part: &Part) -> Option<&MediaSource> {
+    match part {
+        Part::Media(media) => Some(&media.source),
+        _ => None,
+    }
+}
+
+/// Returns the id of the approval request, whether it was approved, and the arguments.
+fn approval(part: &Part) -> Option<(&str, bool, Option<&str>)> {
+    match part {
+        Part::ApprovalResponse(response) => {
+            Some((&response.request_id, response.approved, response.arguments.as_deref()))
+        }
+        _ => None,
+    }
 }
 
 fn last_answer(stored: &Messages) -> Vec<Arc<Message>> {

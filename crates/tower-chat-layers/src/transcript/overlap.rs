@@ -1,9 +1,6 @@
 //! Finds the overlap of two lists, in time linear in their lengths.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    hash::Hash,
-};
+use std::{collections::HashMap, hash::Hash};
 
 /// The number of items at the beginning of `sent` that repeat items of `known`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,10 +21,7 @@ pub(super) fn overlap<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Overlap {
         .iter()
         .map(|item| {
             let next = numbers.len();
-            match numbers.entry(*item) {
-                Entry::Occupied(number) => *number.get(),
-                Entry::Vacant(free) => *free.insert(next),
-            }
+            *numbers.entry(*item).or_insert(next)
         })
         .collect();
     let borders = borders(&sent);

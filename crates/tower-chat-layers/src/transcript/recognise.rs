@@ -1,9 +1,9 @@
 //! Finds the new messages of a client's transcript, which is a whole conversation that the client
 //! sends with each request. A statement of the model is an assistant message with text or calls.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
-use tower_chat_core::{Messages, Role, store::History};
+use tower_chat_core::{Message, Messages, Role, store::History};
 
 use super::{
     Recognised, TranscriptError,
@@ -149,8 +149,8 @@ pub(crate) fn first_repeated_answer(
     if sent.is_empty() {
         return None;
     }
-    let names = sent.iter().map(|(_, entry)| entry.clone()).collect::<Vec<_>>();
-    let of_client = as_client_knows(stored, &names_of_calls(&names));
+    let names = names_of_calls(sent.iter().map(|(_, entry)| entry));
+    let of_client = as_client_knows(stored, &names);
     let known: HashSet<Entry> =
         stored.iter().map(|message| Entry::verbatim(message)).chain(of_client).collect();
     sent.into_iter().find(|(_, entry)| known.contains(entry)).map(|(position, _)| position)
@@ -161,22 +161,19 @@ struct StoredEnd {
     /// Whether the last run was interrupted after the model had requested tools, so that the client
     /// may not have received the last answer.
     may_be_unseen: bool,
-    /// Whether the last run contains an answer of the model.
-    ends_with_answer: bool,
-    /// The number of messages before the answer of the last run.
-    before_answer: usize,
+    /// The number of messages before the answer of the last run. `None` if it contains no answer of
+    /// the model.
+    before_answer: Option<usize>,
 }
 
 impl StoredEnd {
     fn of(stored: &Messages) -> Self {
         let run = stored.last().and_then(|last| last.id).map(|id| id.run);
-        let is_of_run = |message: &&std::sync::Arc<tower_chat_core::Message>| {
-            run.is_some() && message.id.map(|id| id.run) == run
-        };
+        let is_of_run =
+            |message: &&Arc<Message>| run.is_some() && message.id.map(|id| id.run) == run;
         let of_run = stored.iter().rev().take_while(is_of_run).count();
         let first = stored.len() - of_run;
-        let is_answer =
-            |message: &std::sync::Arc<tower_chat_core::Message>| message.role == Role::Assistant;
+        let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
         let answer = stored.iter_from(first).position(is_answer);
         let mut may_be_unseen = false;
         for message in stored.iter_from(first) {
@@ -188,19 +185,17 @@ impl StoredEnd {
         }
         // Without message ids, for example after an import, only the last message decides.
         let last_is_answer = stored.last().is_some_and(is_answer);
-        let before_answer = match answer {
-            Some(answer) => first + answer,
-            None if last_is_answer => stored.len() - 1,
-            None => stored.len(),
-        };
+        let before_answer = answer
+            .map(|answer| first + answer)
+            .or_else(|| last_is_answer.then(|| stored.len() - 1));
         if of_run == 0 && last_is_answer {
             may_be_unseen = stored.last().is_some_and(|last| last.calls().next().is_some());
         }
-        Self { may_be_unseen, ends_with_answer: before_answer < stored.len(), before_answer }
+        Self { may_be_unseen, before_answer }
     }
 
     fn is_answered(&self) -> bool {
-        self.ends_with_answer && !self.may_be_unseen
+        self.before_answer.is_some() && !self.may_be_unseen
     }
 }
 
@@ -217,8 +212,7 @@ impl View {
         let entries = |messages: &Messages| -> Vec<Entry> {
             messages.iter().map(|message| Entry::verbatim(message)).collect()
         };
-        let before_answer = end.ends_with_answer.then_some(end.before_answer);
-        Self::new(entries(stored), before_answer, entries(sent))
+        Self::new(entries(stored), end.before_answer, entries(sent))
     }
 
     fn of_client(stored: &Messages, sent: &Messages) -> Self {
@@ -248,19 +242,21 @@ impl View {
             return Some(sent.skip(all.at_end));
         }
         // The client may have changed or moved system messages.
-        let (positions, overlap) = self.without_system(known);
+        let (positions, overlap) = self.overlap_of_others(known);
         let last = positions.get(overlap.at_end.checked_sub(1)?)?;
         Some(self.messages_from(known, sent, last + 1))
     }
 
     /// Returns the positions of all messages except system messages, and how many of them repeat
     /// `known`.
-    fn without_system(&self, known: &[Entry]) -> (Vec<usize>, Overlap) {
-        let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
-        let (positions, entries): (Vec<usize>, Vec<&Entry>) =
-            self.entries.iter().enumerate().filter(|(_, entry)| !entry.is_system()).unzip();
-        let overlap = overlap(&known, &entries);
-        (positions, overlap)
+    fn overlap_of_others(&self, known: &[Entry]) -> (Vec<usize>, Overlap) {
+        let (positions, entries) = self.others();
+        (positions, overlap(&without_system(known), &entries))
+    }
+
+    /// Returns the positions and the entries of all messages except system messages.
+    fn others(&self) -> (Vec<usize>, Vec<&Entry>) {
+        self.entries.iter().enumerate().filter(|(_, entry)| !entry.is_system()).unzip()
     }
 
     /// Returns the messages from a position on, after the leading system messages if these are new.
@@ -277,12 +273,11 @@ impl View {
     /// Returns the last position at which the request repeats all of `known`. Without a statement
     /// of the model, messages cannot be identified.
     fn position_of(&self, known: &[Entry]) -> Option<usize> {
-        let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
+        let known = without_system(known);
         if !known.iter().any(|known| known.is_statement()) {
             return None;
         }
-        let (positions, entries): (Vec<usize>, Vec<&Entry>) =
-            self.entries.iter().enumerate().filter(|(_, entry)| !entry.is_system()).unzip();
+        let (positions, entries) = self.others();
         let first = last_occurrence(&known, &entries)?;
         positions.get(first).copied()
     }
@@ -292,9 +287,13 @@ impl View {
     }
 
     fn diverges_at(&self) -> usize {
-        let (positions, overlap) = self.without_system(&self.known);
+        let (positions, overlap) = self.overlap_of_others(&self.known);
         positions.get(overlap.anywhere).copied().unwrap_or(self.entries.len())
     }
+}
+
+fn without_system(known: &[Entry]) -> Vec<&Entry> {
+    known.iter().filter(|known| !known.is_system()).collect()
 }
 
 #[cfg(test)]

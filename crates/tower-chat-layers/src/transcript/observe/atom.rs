@@ -10,7 +10,7 @@ use tower_chat_core::{
 
 use crate::{
     run::{hooks_were_called, is_marked_interrupted},
-    transcript::is_system,
+    transcript::{approval, is_system, media_source},
 };
 
 pub(super) struct Atoms<'m> {
@@ -205,20 +205,17 @@ fn push_atoms<'m>(all: &mut Vec<Atom<'m>>, position: usize, message: &'m Message
 
 /// Returns the calls of the last answer that have no result after this answer.
 fn open_calls<'m>(all: &[Atom<'m>]) -> Vec<Call<'m>> {
-    let Some(last) = all.iter().rposition(|atom| matches!(atom.content, Content::Answer(_))) else {
-        return Vec::new();
-    };
-    let Some(Content::Answer(uttered)) = all.get(last).map(|atom| &atom.content) else {
-        return Vec::new();
-    };
+    let answer = all.iter().enumerate().rev().find_map(|(position, atom)| match &atom.content {
+        Content::Answer(uttered) => Some((position, uttered)),
+        Content::System(_) | Content::User { .. } | Content::Approvals(_) | Content::Result(_) => {
+            None
+        }
+    });
+    let Some((last, uttered)) = answer else { return Vec::new() };
     // Earlier answers with calls without results were interrupted.
-    let is_shared = |pair: &&[Utterance<'m>]| match pair {
-        [before, uttered] => AnswerKey::is_shared(before.message, uttered.message),
-        _ => false,
-    };
-    let first =
-        uttered.len().saturating_sub(uttered.windows(2).rev().take_while(is_shared).count() + 1);
-    let uttered = uttered.get(first..).unwrap_or_default();
+    let mut answers =
+        uttered.chunk_by(|before, next| AnswerKey::is_shared(before.message, next.message));
+    let uttered = answers.next_back().unwrap_or_default();
     let mut open: Vec<Call<'m>> =
         uttered.iter().flat_map(|uttered| uttered.calls.iter().cloned()).collect();
     for atom in all.iter().skip(last + 1) {
@@ -281,17 +278,6 @@ impl Atom<'_> {
             uttered.iter().flat_map(|uttered| &uttered.calls).any(|call| call.is_answered_by(*id));
         uttered.iter().any(|uttered| uttered.lacks_calls) && !answered
     }
-
-    pub(super) fn has_same_text(&self, sent: &Self) -> bool {
-        match (&self.content, &sent.content) {
-            (Content::Answer(stored), Content::Answer(sent)) => {
-                is_same_text(texts_of(stored), texts_of(sent))
-            }
-            (Content::User { text: stored, .. }, Content::User { text: sent, .. })
-            | (Content::System(stored), Content::System(sent)) => have_same_text(stored, sent),
-            _ => false,
-        }
-    }
 }
 
 impl<'m> Utterance<'m> {
@@ -347,7 +333,7 @@ fn are_same_calls(stored: &[&Utterance<'_>], sent: &[Utterance<'_>]) -> bool {
     stored.next().is_none()
 }
 
-fn texts_of<'s>(uttered: &'s [Utterance<'_>]) -> impl Iterator<Item = &'s str> {
+pub(super) fn texts_of<'s>(uttered: &'s [Utterance<'_>]) -> impl Iterator<Item = &'s str> {
     uttered.iter().flat_map(|uttered| texts(uttered.message))
 }
 
@@ -361,7 +347,7 @@ pub(super) fn have_same_text(first: &Message, second: &Message) -> bool {
 
 /// Compares texts without the white space around each part, because loops join the parts with
 /// different white space.
-fn is_same_text<'t>(
+pub(super) fn is_same_text<'t>(
     first: impl Iterator<Item = &'t str>,
     second: impl Iterator<Item = &'t str>,
 ) -> bool {
@@ -387,22 +373,6 @@ fn is_same_text<'t>(
             }
             _ => return false,
         }
-    }
-}
-
-fn media_source(part: &Part) -> Option<&MediaSource> {
-    match part {
-        Part::Media(media) => Some(&media.source),
-        _ => None,
-    }
-}
-
-fn approval(part: &Part) -> Option<(&str, bool, Option<&str>)> {
-    match part {
-        Part::ApprovalResponse(response) => {
-            Some((&response.request_id, response.approved, response.arguments.as_deref()))
-        }
-        _ => None,
     }
 }
 

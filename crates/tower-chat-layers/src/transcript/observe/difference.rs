@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::atom::{Atom, Content};
+use super::atom::{Atom, Content, is_same_text, texts_of};
 
 /// The position and kind of the difference between a request and the stored messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,9 @@ impl TranscriptDifference {
         let kind = match stored {
             None => DifferenceKind::NotStored,
             Some(stored) => match (&stored.content, &sent.content) {
-                (Content::Answer(_), Content::Answer(_)) if stored.has_same_text(sent) => {
+                (Content::Answer(stored), Content::Answer(sent))
+                    if is_same_text(texts_of(stored), texts_of(sent)) =>
+                {
                     DifferenceKind::Calls
                 }
                 (Content::Answer(_), Content::Answer(_))

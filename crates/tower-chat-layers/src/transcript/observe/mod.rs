@@ -122,17 +122,9 @@ impl StoredTranscript<'_> {
     /// Returns whether the newest stored system messages have these texts.
     fn is_in_force(&self, system: &[Arc<Message>]) -> bool {
         let stored = self.iter().rev().skip_while(|message| !is_system(message));
-        let stored = stored.take_while(|message| is_system(message));
+        let mut stored = stored.take_while(|message| is_system(message));
         let mut sent = system.iter().rev();
-        let mut count = 0;
-        for stored in stored {
-            match sent.next() {
-                Some(sent) if have_same_text(stored, sent) => count += 1,
-                Some(_) => return false,
-                None => break,
-            }
-        }
-        count == system.len()
+        sent.all(|sent| stored.next().is_some_and(|stored| have_same_text(stored, sent)))
     }
 }
 
