@@ -156,9 +156,12 @@ impl<'a> SummaryMaker<'a> {
     pub(crate) async fn make_all(&mut self) -> Option<Result<(), SummaryFailure>> {
         while let Some(covered) = self.next_covered() {
             let request = self.request(covered).await;
-            let answer = self.call(request).await?;
-            if let Err(failure) = self.add_or_load_newest(covered, answer).await {
-                return Some(Err(failure));
+            let added = match self.call(request).await? {
+                Ok(answer) => self.add_summary(covered, answer).await,
+                Err(error) => Err(SummaryFailure::Service(error)),
+            };
+            if added.is_err() {
+                return Some(added);
             }
         }
         Some(Ok(()))
@@ -173,18 +176,6 @@ impl<'a> SummaryMaker<'a> {
             Either::Left(_) => None,
             Either::Right((answer, _)) => Some(answer),
         }
-    }
-
-    async fn add_or_load_newest(
-        &mut self,
-        covered: usize,
-        answer: Result<Answer, BoxError>,
-    ) -> Result<(), SummaryFailure> {
-        let added = self.add_summary(covered, answer.map_err(SummaryFailure::Service)?).await;
-        if let Err(SummaryFailure::NotAdded(AddedSummary::Superseded)) = &added {
-            self.load_newest_summary().await?;
-        }
-        added
     }
 
     /// Returns the number of messages that the next summary covers, from the beginning of the
@@ -223,6 +214,14 @@ impl<'a> SummaryMaker<'a> {
                 self.source.summary = ReplaySummary::of(history, summary);
                 Ok(())
             }
+            AddedSummary::Superseded => {
+                // Uses the newest summary of another process, if it belongs to the loaded history.
+                let newest = store.history_summaries(key).await?.pop();
+                if let Some(newest) = newest.and_then(|newest| ReplaySummary::of(history, newest)) {
+                    self.source.summary = Some(newest);
+                }
+                Err(SummaryFailure::NotAdded(AddedSummary::Superseded))
+            }
             refused => Err(SummaryFailure::NotAdded(refused)),
         }
     }
@@ -249,17 +248,6 @@ impl<'a> SummaryMaker<'a> {
             request.extensions.insert(RefusalMarks::new(refused.iter().cloned()));
         }
         request
-    }
-
-    /// Uses the newest summary of another process, if it belongs to the loaded history.
-    async fn load_newest_summary(&mut self) -> Result<(), SummaryFailure> {
-        let ReplaySources { store, key, .. } = self.sources;
-        let last = store.history_summaries(key).await?.pop();
-        let newest = last.and_then(|summary| ReplaySummary::of(&self.source.history, summary));
-        if newest.is_some() {
-            self.source.summary = newest;
-        }
-        Ok(())
     }
 }
 

@@ -11,9 +11,10 @@ use tower_chat_core::{ConversationKey, RunId, Usage};
 /// Without a size, the messages of a conversation are counted.
 const MAX: usize = 10_000;
 
-/// The number of tokens of each conversation at the end of its last service call in this process.
+/// The number of tokens of each conversation at the end of its last service call in this process: the
+/// tokens of the request and of the answer.
 #[derive(Debug, Default)]
-pub(crate) struct Sizes(Mutex<HashMap<ConversationKey, Size>>);
+pub(crate) struct Sizes(Mutex<HashMap<ConversationKey, (SizedState, u64)>>);
 
 /// The state of a conversation to which a size applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,14 +26,6 @@ pub(crate) struct SizedState {
     pub(crate) rewrites: u64,
 }
 
-/// The size of a conversation at the end of a service call.
-#[derive(Debug, Clone, Copy)]
-struct Size {
-    state: SizedState,
-    /// The tokens of the request and of the answer.
-    tokens: u64,
-}
-
 impl Sizes {
     pub(super) fn note(&self, key: &ConversationKey, state: SizedState, usage: &Usage) {
         if usage.input_tokens == 0 {
@@ -42,12 +35,12 @@ impl Sizes {
         if sizes.len() >= MAX && !sizes.contains_key(key) {
             sizes.clear();
         }
-        sizes.insert(key.clone(), Size { state, tokens: usage.total_tokens() });
+        sizes.insert(key.clone(), (state, usage.total_tokens()));
     }
 
     pub(super) fn of(&self, key: &ConversationKey, state: SizedState) -> Option<usize> {
         let sizes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let size = sizes.get(key).filter(|size| size.state == state)?;
-        Some(usize::try_from(size.tokens).unwrap_or(usize::MAX))
+        let (_, tokens) = sizes.get(key).filter(|(of, _)| *of == state)?;
+        Some(usize::try_from(*tokens).unwrap_or(usize::MAX))
     }
 }
