@@ -10,6 +10,7 @@ use tower_chat_core::{
 };
 
 use super::broken_links;
+use crate::transcript::is_system;
 
 /// The metadata key in a message that contains a summary. The value is the id of the summary.
 const SUMMARY: &str = "history_summary";
@@ -93,8 +94,7 @@ impl ReplaySummary {
     /// Returns the output of the step, and the number of messages up to and including the message
     /// of the summary.
     pub(super) fn apply(&self, messages: &Messages) -> (Messages, usize) {
-        let is_head =
-            |message: &&Arc<Message>| matches!(message.role, Role::System | Role::Developer);
+        let is_head = |message: &&Arc<Message>| is_system(message);
         let head = messages.iter().take_while(is_head).count();
         if messages.get(head).is_some_and(|message| self.is_message(message)) {
             return (messages.clone(), head + 1);

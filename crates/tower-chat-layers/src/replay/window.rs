@@ -4,9 +4,10 @@
 use std::{collections::VecDeque, fmt, sync::Arc};
 
 use serde::Deserialize;
-use tower_chat_core::{Message, Messages, Part, Role};
+use tower_chat_core::{Message, Messages, Part};
 
 use super::{settings::WindowFields, turns::Turns};
+use crate::transcript::is_system;
 
 /// Limits the length of a replay. Only the newest turns are sent. A turn is sent completely or not
 /// at all, so that no result is sent without its call.
@@ -153,7 +154,6 @@ impl Window {
     /// Returns the number of messages at the beginning that are never removed, and the position of
     /// the first message after the removed turns.
     fn bounds(&self, messages: &Messages, pinned: usize) -> (usize, usize) {
-        let is_system = |message: &Message| matches!(message.role, Role::System | Role::Developer);
         let is_head =
             |(position, message): &(usize, &Arc<Message>)| *position < pinned || is_system(message);
         let head = messages.iter().enumerate().take_while(is_head).count();

@@ -21,6 +21,7 @@ use crate::{
         Citations, DanglingCalls, Replay, ReplayPolicy, ReplaySummary, ToolHistory,
         effective_call_ids, is_answer,
     },
+    transcript::is_system,
 };
 
 /// The state of the conversation and the policy to which a position applies.
@@ -251,8 +252,7 @@ impl LoadedConversation {
 /// them. Also returns `None` if these messages contain media, which later messages affect:
 /// `OldMedia` counts them, and a service may refuse them.
 fn leading_messages(history: &History, replay: &Replay) -> Option<u64> {
-    let is_leading =
-        |message: &&Arc<Message>| matches!(message.role, Role::System | Role::Developer);
+    let is_leading = |message: &&Arc<Message>| is_system(message);
     let leading = match history.is_whole() {
         true => history.messages.take(history.messages.iter().take_while(is_leading).count()),
         false => history.leading.clone(),
