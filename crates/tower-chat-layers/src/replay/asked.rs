@@ -3,11 +3,11 @@
 //! A round consists of the calls of one answer of the model and their results. The open round is
 //! the last one, if results may still arrive for it.
 
-use std::sync::Arc;
+use std::{iter::repeat, sync::Arc};
 
 use tower_chat_core::{Message, MessageId, Role, ToolCall, ToolResult, pairing::Answers};
 
-use super::{Replay, round::RoundCall};
+use super::{Replay, round::Round};
 
 /// An unanswered call for which a new message contains a result.
 #[derive(Debug, Clone)]
@@ -65,55 +65,37 @@ impl Replay {
         messages: &[Arc<Message>],
     ) -> Vec<Vec<Option<AskedCall>>> {
         let named_replay = self.with_named_results();
-        let Some(open) = &named_replay.open else {
-            let first =
-                messages.first().map(|first| named_replay.named(std::slice::from_ref(first)));
-            let asked = |message: &Arc<Message>| {
-                let found = std::iter::repeat(Answers::Nothing);
-                named_replay.asked_calls(message, found, &mut Vec::new(), true)
-            };
-            return first.iter().flatten().map(asked).collect();
-        };
+        let open = named_replay.open.as_ref();
+        let messages =
+            if open.is_some() { messages } else { messages.get(..1).unwrap_or_default() };
         let messages = named_replay.named(messages);
-        let (calls, found) = open.answered_by(&messages);
+        let (calls, found) = open.map(|open| open.answered_by(&messages)).unwrap_or_default();
         let mut calls: Vec<_> = calls.into_iter().map(Some).collect();
-        let mut found = found.into_iter();
-        let is_one_message = open.is_one_message();
-        let asked = |message: &Arc<Message>| {
-            named_replay.asked_calls(message, found.by_ref(), &mut calls, is_one_message)
-        };
-        messages.iter().map(asked).collect()
-    }
-
-    /// Returns the calls that the results of a message answer, and removes them from `round` (the
-    /// calls of the open round). `found` contains for each result its match with these calls. Other
-    /// results may answer omitted calls of earlier rounds.
-    pub(super) fn asked_calls(
-        &self,
-        message: &Message,
-        found: impl Iterator<Item = Answers>,
-        round: &mut [Option<RoundCall>],
-        is_one_message: bool,
-    ) -> Vec<Option<AskedCall>> {
-        let mut earlier = self.omitted_calls.clone();
-        let asked = |(result, found): (&ToolResult, Answers)| -> Option<AskedCall> {
-            let (call, must_be_named) = match found {
-                Answers::Again => return None,
-                Answers::Call(index) => (round.get_mut(index)?.take()?, !is_one_message),
-                Answers::Nothing => {
-                    let number = earlier.find(result)?;
-                    (Arc::unwrap_or_clone(earlier.remove(number)?), true)
-                }
+        let mut found = found.into_iter().chain(repeat(Answers::Nothing));
+        let is_one_message = open.is_none_or(Round::is_one_message);
+        let of_message = |message: &Arc<Message>| {
+            // Other results may answer omitted calls of earlier rounds.
+            let mut earlier = named_replay.omitted_calls.clone();
+            let asked = |(result, found): (&ToolResult, Answers)| -> Option<AskedCall> {
+                let (call, must_be_named) = match found {
+                    Answers::Again => return None,
+                    Answers::Call(index) => (calls.get_mut(index)?.take()?, !is_one_message),
+                    Answers::Nothing => {
+                        let number = earlier.find(result)?;
+                        (Arc::unwrap_or_clone(earlier.remove(number)?), true)
+                    }
+                };
+                let call_position = call.call_position?;
+                let needed_approval = call.approval.is_some();
+                Some(AskedCall {
+                    call_position,
+                    call: call.into_call(),
+                    needed_approval,
+                    must_be_named,
+                })
             };
-            let call_position = call.call_position?;
-            let needed_approval = call.approval.is_some();
-            Some(AskedCall {
-                call_position,
-                call: call.into_call(),
-                needed_approval,
-                must_be_named,
-            })
+            message.results().zip(found.by_ref()).map(asked).collect()
         };
-        message.results().zip(found).map(asked).collect()
+        messages.iter().map(of_message).collect()
     }
 }

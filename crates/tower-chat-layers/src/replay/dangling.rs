@@ -4,7 +4,7 @@
 
 use std::{error::Error, fmt, sync::Arc};
 
-use tower_chat_core::{Message, MessageId, Retryability, RunId};
+use tower_chat_core::{MessageId, Retryability, RunId};
 
 use super::{DanglingCalls, Replay, policy::Strictness, round::RoundCall};
 
@@ -57,39 +57,21 @@ impl Replay {
         if self.strictness != Strictness::Repair(DanglingCalls::Fail) {
             return Ok(());
         }
-        let mut ended = self.clone();
-        ended.close_round();
+        let ended = self.ended();
         ended.first_dangling.map_or(Ok(()), |dangling| Err(Arc::unwrap_or_clone(dangling)))
     }
 
     /// Returns the positions of the dangling calls.
     pub(crate) fn dangling_positions(&self) -> Vec<(MessageId, usize)> {
-        // The results in the open round may answer calls of earlier rounds. They are matched when
-        // the round is closed.
-        let mut ended = self.clone();
-        ended.close_round();
+        let ended = self.ended();
         let dangling = ended.omitted_calls.iter().filter(|call| call.approval.is_none());
         dangling.filter_map(|call| call.call_position).collect()
-    }
-
-    /// Returns the positions of the unanswered calls that the results in the messages `further`
-    /// answer.
-    pub(crate) fn dangling_positions_answered_by(
-        &self,
-        further: &[Arc<Message>],
-    ) -> Vec<(MessageId, usize)> {
-        if further.iter().all(|message| message.results().next().is_none()) {
-            return Vec::new();
-        }
-        let answered = self.clone().push_answering(further);
-        answered.into_iter().flatten().flatten().map(|call| call.call_position).collect()
     }
 
     /// Returns the dangling calls, and for each of them whether the view (the output of the replay)
     /// contains the call.
     pub(crate) fn dangling_with_visibility(&self) -> Vec<DanglingCall> {
-        let mut ended = self.clone();
-        ended.close_round();
+        let ended = self.ended();
         let of_call = |call: &Arc<RoundCall>| {
             let (tool, call_id) = call.dangling_tool_and_id()?;
             let run = call.call_position.map(|(message, _)| message.run);

@@ -74,7 +74,7 @@ fn find<'a>(
     let mut left = 0_usize;
     for (call, within) in calls {
         let message: Option<MessageId> = call.call_position.map(|(message, _)| message);
-        wanted.entry((call.id(), message)).or_default().push((call.id(), within));
+        wanted.entry((&*call.id, message)).or_default().push((&*call.id, within));
         left += 1;
     }
     let mut found = Vec::new();

@@ -169,30 +169,28 @@ impl Replay {
     /// Without a cached replay, processes only those after the well-formed prefix, which a replay
     /// does not change.
     pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
-        let mut replay = Self::known_of(history, dangling);
-        if replay.pushed < history.messages.len() {
-            replay.push_from(&history.messages, replay.pushed);
-            replay.take_retracted_out();
-            history.memo().set(replay.clone());
-        }
-        replay
+        Self::known_of(history, dangling).continued(history)
     }
 
     /// Like `of_history`, but yields to the runtime at intervals.
     pub(crate) async fn of_long_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
-        let all = history.messages.len();
-        while all - replay.pushed > LARGE {
+        while history.messages.len() - replay.pushed > LARGE {
             let next = history.messages.take(replay.pushed + LARGE);
             replay.push_from(&next, replay.pushed);
             yield_now().await;
         }
-        if replay.pushed < all {
-            replay.push_from(&history.messages, replay.pushed);
-            replay.take_retracted_out();
-            history.memo().set(replay.clone());
+        replay.continued(history)
+    }
+
+    /// Adds the further messages of a history, and caches the replay with the history.
+    fn continued(mut self, history: &History) -> Self {
+        if self.pushed < history.messages.len() {
+            self.push_from(&history.messages, self.pushed);
+            self.take_retracted_out();
+            history.memo().set(self.clone());
         }
-        replay
+        self
     }
 
     /// Returns the cached replay, which may contain only the first messages. Without a cached
@@ -202,13 +200,9 @@ impl Replay {
         let known = history.memo().get::<Self>().filter(|known| {
             known.strictness == strictness && known.pushed <= history.messages.len()
         });
-        match known {
-            Some(known) => (*known).clone(),
-            None => Self::after_well_formed(strictness, history),
+        if let Some(known) = known {
+            return (*known).clone();
         }
-    }
-
-    fn after_well_formed(strictness: Strictness, history: &History) -> Self {
         let well_formed = history.well_formed_messages();
         Self {
             closed: history.messages.take(well_formed),
@@ -234,6 +228,14 @@ impl Replay {
         }
     }
 
+    /// Returns this replay without an open round. The results in the open round may answer calls of
+    /// earlier rounds, and are matched when the round is closed.
+    fn ended(&self) -> Self {
+        let mut ended = self.clone();
+        ended.close_round();
+        ended
+    }
+
     pub(crate) fn refused(&self) -> &[RefusalMark] {
         &self.refused
     }
@@ -248,10 +250,7 @@ impl Replay {
     /// The caller must know that `run` begins after the answer of an earlier run, and that the run
     /// ids of the messages ascend.
     pub(crate) fn can_begin_with(&self, run: RunId) -> bool {
-        // The results in the open round may answer calls of earlier rounds. They are matched when
-        // the round is closed.
-        let mut ended = self.clone();
-        ended.close_round();
+        let ended = self.ended();
         let is_earlier = |call: &RoundCall| call.named_by.message.run < run;
         let is_awaited = ended.omitted_calls.iter().any(|call| call.is_awaited && is_earlier(call));
         let is_answered = |(call, result): &(Option<RunId>, RunId)| {
@@ -262,8 +261,7 @@ impl Replay {
 
     /// Returns whether there is a result whose call the replay has not found.
     pub(crate) fn has_results_without_calls(&self) -> bool {
-        let mut ended = self.clone();
-        ended.close_round();
+        let ended = self.ended();
         ended.late_results.iter().any(|(call, _)| call.is_none())
     }
 
@@ -277,8 +275,7 @@ impl Replay {
         if self.open.is_none() && self.retracted.is_empty() {
             return self.closed.clone();
         }
-        let mut ended = self.clone();
-        ended.close_round();
+        let mut ended = self.ended();
         ended.take_retracted_out();
         ended.closed
     }

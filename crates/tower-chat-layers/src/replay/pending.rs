@@ -51,10 +51,7 @@ impl Replay {
 
     /// Returns the batches with a call that waits for approval.
     pub(crate) fn pending_batches(&self) -> Vec<PendingBatch> {
-        // The results in the open round may answer calls of earlier rounds. They are matched when
-        // the round is closed.
-        let mut ended = self.clone();
-        ended.close_round();
+        let ended = self.ended();
         let mut calls: Vec<Arc<RoundCall>> = ended.omitted_calls.iter().cloned().collect();
         // `close_round` has added the unanswered calls of the open round to `omitted_calls`, except
         // the dangling calls of a lenient replay.
@@ -70,7 +67,7 @@ impl Replay {
             });
             let Some(batch) = batches.get_mut(batch) else { continue };
             batch.has_returned |= call.answer_has_calls_without_approval;
-            let call_id = call.id().to_owned();
+            let call_id = call.id.clone();
             match call.approval.clone() {
                 Some(request) => {
                     batch.waiting.push(PendingApproval {

@@ -99,17 +99,12 @@ impl Replay {
     #[must_use]
     pub(crate) fn split_open_round(&mut self) -> Self {
         Self {
-            strictness: self.strictness,
             closed: Messages::new(),
             open: self.open.take(),
-            pushed: self.pushed,
-            position: self.position,
             omitted_calls: std::mem::take(&mut self.omitted_calls),
             retracted: Vec::new(),
             first_dangling: self.first_dangling.take(),
-            decided: self.decided.clone(),
-            refused: self.refused.clone(),
-            late_results: self.late_results.clone(),
+            ..self.clone()
         }
     }
 }

@@ -66,24 +66,15 @@ impl Truncation {
     /// Like [`apply_to`](Self::apply_to), in place.
     pub(crate) fn apply_within(&self, message: &mut Arc<Message>) {
         let Some(limit) = self.limit else { return };
-        let is_long = |result: &ToolResult| text_len(result) > limit;
-        if !message.results().any(is_long) {
-            return;
-        }
         let foreign = (message.role != Role::Tool).then(|| foreign_results(message));
-        let is_foreign = |index| foreign.as_ref().is_none_or(|foreign| foreign.contains(&index));
-        let results = message.parts.iter().enumerate();
-        let results = results.filter_map(|(index, part)| Some((index, part.as_tool_result()?)));
-        let long: Vec<usize> = results
-            .filter(|(index, result)| is_long(result) && is_foreign(*index))
-            .map(|(index, _)| index)
-            .collect();
-        if long.is_empty() {
-            return;
-        }
-        let parts = &mut Arc::make_mut(message).parts;
+        let is_long = |(index, part): &(usize, &Part)| {
+            part.as_tool_result().is_some_and(|result| text_len(result) > limit)
+                && foreign.as_ref().is_none_or(|foreign| foreign.contains(index))
+        };
+        let long = message.parts.iter().enumerate().filter(is_long);
+        let long: Vec<usize> = long.map(|(index, _)| index).collect();
         for index in long {
-            if let Some(Part::ToolResult(result)) = parts.get_mut(index) {
+            if let Some(Part::ToolResult(result)) = Arc::make_mut(message).parts.get_mut(index) {
                 self.apply(result);
             }
         }

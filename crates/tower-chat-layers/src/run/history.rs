@@ -123,7 +123,8 @@ async fn replay_of(
     }
     if dangling_calls.needs_record() && !replay.dangling_positions().is_empty() {
         let store = &settings.store;
-        let answered = replay.dangling_positions_answered_by(own);
+        let asked = replay.clone().push_answering(own).into_iter().flatten().flatten();
+        let answered: Vec<_> = asked.map(|asked| asked.call_position).collect();
         let completed =
             completed_from_record(store, key, &history, &replay, dangling_calls, &answered);
         match completed.await {

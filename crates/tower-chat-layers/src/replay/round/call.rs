@@ -25,16 +25,12 @@ pub(in crate::replay) struct RoundCall {
     /// Whether the call waits for approval, or was returned to the caller.
     pub(in crate::replay) is_awaited: bool,
     /// The id by which results refer to the call.
-    pub(super) id: String,
+    pub(in crate::replay) id: String,
 }
 
 impl RoundCall {
     pub(in crate::replay) fn candidate(&self) -> Candidate<&str> {
         Candidate::new(&self.call, Some(self.named_by), &self.id)
-    }
-
-    pub(in crate::replay) fn id(&self) -> &str {
-        &self.id
     }
 
     /// Returns the result with the id of the call in replays, and without a call position. The id
