@@ -15,7 +15,7 @@ use tower_chat_core::{
 use super::{
     DanglingCalls, Replay, ReplaySummary, broken_links,
     naming::Naming,
-    order::{Ordered, in_order},
+    order::in_order,
     policy::Strictness,
     round::{AfterRound, Round, RoundCall},
     run_end,
@@ -29,10 +29,8 @@ impl Replay {
             Arc::make_mut(&mut self.refused).extend(RefusalMark::stored_in(message));
         }
         match in_order(message) {
-            Ordered::Unchanged => self.push_ordered(message),
-            Ordered::Split(messages) => {
-                messages.iter().for_each(|message| self.push_piece(message));
-            }
+            Some(pieces) => pieces.iter().for_each(|piece| self.push_piece(piece)),
+            None => self.push_ordered(message),
         }
     }
 
@@ -47,10 +45,8 @@ impl Replay {
         };
         self.pushed += 1;
         match in_order(message) {
-            Ordered::Unchanged => self.push_ordered(&marked(message)),
-            Ordered::Split(pieces) => {
-                pieces.iter().for_each(|piece| self.push_piece(&marked(piece)));
-            }
+            Some(pieces) => pieces.iter().for_each(|piece| self.push_piece(&marked(piece))),
+            None => self.push_ordered(&marked(message)),
         }
     }
 
@@ -131,15 +127,15 @@ impl Replay {
             self.name_unnamed_results();
             self.decided.clear();
         }
-        match &mut self.open {
-            Some(round) if round.is_continued_by(message) => {
-                if !is_empty_answer(message) {
-                    round.push_answer(message.clone(), position);
-                }
-                return;
+        if let Some(round) = &mut self.open
+            && round.is_continued_by(message)
+        {
+            if !is_empty_answer(message) {
+                round.push_answer(message.clone(), position);
             }
-            Some(_) | None => self.close_round(),
+            return;
         }
+        self.close_round();
         if Round::opens_with(message) {
             self.open = Some(Round::new(message.clone(), position));
         } else if !is_empty_answer(message) {
@@ -208,12 +204,10 @@ impl Replay {
         if round.is_answered_in_order() {
             return round.append_to(&mut self.closed);
         }
-        let closed = round.close(self.strictness);
-        self.closed.extend(closed.messages);
-        if !closed.unanswered.is_empty() {
-            self.omit_calls(closed.unanswered);
-        }
-        for after in closed.after {
+        let (messages, unanswered, after) = round.close(self.strictness);
+        self.closed.extend(messages);
+        self.omit_calls(unanswered);
+        for after in after {
             match after {
                 AfterRound::Leftover(results, message) => self.push_late_results(results, &message),
                 AfterRound::Message(message) => self.closed.push(message),
@@ -297,8 +291,7 @@ impl Replay {
             return messages.to_vec();
         }
         let calls = self.open.as_ref().map(Round::asked_calls).unwrap_or_default();
-        let round = self.open.as_ref();
-        let round = round.map(|round| (&*calls, round.last_asking(), round.results()));
+        let round = self.open.as_ref().map(|round| (&*calls, round));
         let mut naming = Naming::new(&self.omitted_calls, round, &self.decided);
         messages.iter().map(|message| naming.name(message)).collect()
     }

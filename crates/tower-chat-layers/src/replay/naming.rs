@@ -12,10 +12,13 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
     Message, Part, ToolResult,
-    pairing::{Answers, Candidate, Ids, Matcher, RoundMatcher, Target},
+    pairing::{Answers, Ids, Matcher, RoundMatcher, Target},
 };
 
-use super::{omitted_calls::OmittedCalls, round::RoundCall};
+use super::{
+    omitted_calls::OmittedCalls,
+    round::{Round, RoundCall},
+};
 
 /// Adds call positions to the results in consecutive messages.
 pub(super) struct Naming<'a> {
@@ -24,10 +27,6 @@ pub(super) struct Naming<'a> {
     round: Option<RoundMatcher<&'a str>>,
     decided: Option<Decided<'a>>,
 }
-
-/// The calls of the open round, the index of the first call in the last message with calls, and the
-/// results so far.
-type RoundSoFar<'a, 'r> = (&'a [RoundCall], usize, &'r [Arc<Message>]);
 
 /// The calls that were approved or rejected since the model's last answer.
 struct Decided<'a> {
@@ -43,18 +42,16 @@ struct Decided<'a> {
 }
 
 impl<'a> Naming<'a> {
-    /// `decided` contains the ids of the approval requests that were answered since the model's
+    /// `round` contains the calls of the open round, and the round. `decided` contains the ids of the approval requests that were answered since the model's
     /// last answer.
     pub(super) fn new(
         earlier: &'a OmittedCalls,
-        round: Option<RoundSoFar<'a, '_>>,
+        round: Option<(&'a [RoundCall], &Round)>,
         decided: &[String],
     ) -> Self {
-        let round_calls = round.map(|(calls, ..)| calls).unwrap_or_default();
-        let round = round.map(|(calls, last, results)| {
-            let mut round = RoundMatcher::new(candidates(calls), last);
-            round.extend(targets(results));
-            round
+        let round_calls = round.map(|(calls, _)| calls).unwrap_or_default();
+        let round = round.map(|(calls, round)| {
+            round.matcher(calls, round.results().iter().flat_map(|message| message.results()))
         });
         let decided = (!decided.is_empty()).then(|| {
             let requests: HashSet<&str> = decided.iter().map(String::as_str).collect();
@@ -95,14 +92,6 @@ impl<'a> Naming<'a> {
             }
         }
     }
-}
-
-fn candidates(calls: &[RoundCall]) -> Vec<Candidate<&str>> {
-    calls.iter().map(RoundCall::candidate).collect()
-}
-
-fn targets(messages: &[Arc<Message>]) -> impl Iterator<Item = Target<'_>> {
-    messages.iter().flat_map(|message| message.results()).map(Target::from)
 }
 
 impl<'a> Decided<'a> {

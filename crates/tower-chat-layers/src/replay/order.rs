@@ -18,16 +18,16 @@ use tower_chat_core::{
 };
 
 /// Returns the message as one or more messages that contain either results or other parts. A piece
-/// that contained only omitted calls has no parts.
-pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
+/// that contained only omitted calls has no parts. Returns `None` if the message does not change.
+pub(super) fn in_order(message: &Arc<Message>) -> Option<Vec<Arc<Message>>> {
     let stays = |part: &&Part| !is_misplaced_call(message.role, part);
     if message.role == Role::Tool || foreign_results(message).is_empty() {
         if message.parts.iter().all(|part| stays(&part)) {
-            return Ordered::Unchanged;
+            return None;
         }
         let mut rest = (**message).clone();
         rest.parts.retain(|part| stays(&part));
-        return Ordered::Split(vec![Arc::new(rest)]);
+        return Some(vec![Arc::new(rest)]);
     }
     let piece = |Piece { role, parts }: Piece| {
         // Only one message may have the id, so the first piece has it.
@@ -38,12 +38,7 @@ pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
         piece.id = id;
         Arc::new(piece)
     };
-    Ordered::Split(pieces(message).into_iter().map(piece).collect())
-}
-
-pub(super) enum Ordered {
-    Unchanged,
-    Split(Vec<Arc<Message>>),
+    Some(pieces(message).into_iter().map(piece).collect())
 }
 
 fn is_misplaced_call(role: Role, part: &Part) -> bool {

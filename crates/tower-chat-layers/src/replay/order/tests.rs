@@ -4,8 +4,8 @@ use super::*;
 
 fn split(message: Message) -> Vec<Message> {
     match in_order(&Arc::new(message.clone())) {
-        Ordered::Unchanged => vec![message],
-        Ordered::Split(pieces) => pieces.iter().map(|piece| (**piece).clone()).collect(),
+        Some(pieces) => pieces.iter().map(|piece| (**piece).clone()).collect(),
+        None => vec![message],
     }
 }
 

@@ -2,20 +2,12 @@
 //! calls of one answer of the model and their results. A round is closed when it can receive no
 //! more results.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 
 use super::{After, Following, PlacedResult, Round, RoundCall};
 use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
-
-/// The output of a closed round.
-#[derive(Debug)]
-pub(in crate::replay) struct Closed {
-    pub(in crate::replay) messages: Vec<Arc<Message>>,
-    pub(in crate::replay) unanswered: Vec<RoundCall>,
-    pub(in crate::replay) after: Vec<AfterRound>,
-}
 
 #[derive(Debug)]
 pub(in crate::replay) enum AfterRound {
@@ -26,8 +18,12 @@ pub(in crate::replay) enum AfterRound {
 
 impl Round {
     /// Closes a round whose calls are not answered in order. In the output, each message of the
-    /// answer is followed by the results of the calls in this message.
-    pub(in crate::replay) fn close(self, strictness: Strictness) -> Closed {
+    /// answer is followed by the results of the calls in this message. Returns the output, the calls
+    /// without a result, and the messages and results after the round.
+    pub(in crate::replay) fn close(
+        self,
+        strictness: Strictness,
+    ) -> (Vec<Arc<Message>>, Vec<RoundCall>, Vec<AfterRound>) {
         let (calls, leftover) = self.pair();
         let is_of_ended_run = self.is_of_ended_run(&calls);
         let shows_interrupted = match strictness {
@@ -37,13 +33,12 @@ impl Round {
             Strictness::Repair(_) | Strictness::Lenient => false,
         };
         let is_returned = is_of_ended_run && !self.has_end_reason(&calls);
-        let hidden: HashSet<usize> = self.after.hidden.iter().copied().collect();
         let forgotten = self.forgotten();
         let mut calls = calls.into_iter().enumerate().map(|(index, (mut call, result))| {
             let is_forgotten = forgotten.contains(&*call.id);
             call.is_awaited |= is_returned && !is_forgotten;
             PairedCall {
-                is_hidden: hidden.contains(&index),
+                is_hidden: self.after.hidden.contains(&index),
                 is_interrupted: shows_interrupted && !is_forgotten,
                 call,
                 result,
@@ -69,7 +64,7 @@ impl Round {
             messages.extend(self.results_messages(results).into_iter().map(Arc::new));
         }
         let after = self.messages_after(leftover);
-        Closed { messages, unanswered, after }
+        (messages, unanswered, after)
     }
 
     /// Returns the messages and results after the round. Each message is after the results of its

@@ -47,7 +47,7 @@ struct After {
     in_order: InOrder,
     following: Vec<Following>,
     /// The indices, among all calls of the answer, of the answered calls that the replay omits.
-    hidden: Vec<usize>,
+    hidden: HashSet<usize>,
     /// Whether a marker (a message without content) after the calls shows that the run ended
     /// intentionally.
     run_ended: bool,
@@ -355,16 +355,20 @@ impl Round {
         let calls = self.asked_calls();
         let before = self.results().iter().map(|message| message.results().count()).sum();
         let all = self.results().iter().chain(further).flat_map(|message| message.results());
-        let all: Vec<&ToolResult> = all.collect();
-        let found = self.paired(&calls, &all).split_off(before);
+        let found = self.matcher(&calls, all).answers().to_vec().split_off(before);
         (calls, found)
     }
 
-    fn paired(&self, calls: &[RoundCall], results: &[&ToolResult]) -> Vec<Answers> {
+    /// Returns the matcher of the calls of the round, with these results.
+    pub(in crate::replay) fn matcher<'c, 'r>(
+        &self,
+        calls: &'c [RoundCall],
+        results: impl Iterator<Item = &'r ToolResult>,
+    ) -> RoundMatcher<&'c str> {
         let candidates = calls.iter().map(RoundCall::candidate).collect();
         let mut round = RoundMatcher::new(candidates, self.last_asking());
-        round.extend(results.iter().map(|result| Target::from(*result)));
-        round.answers().to_vec()
+        round.extend(results.map(Target::from));
+        round
     }
 
     /// Returns each call with its result, in order, and the results that answer no call of the
@@ -375,8 +379,8 @@ impl Round {
         let results: Vec<(usize, &ToolResult)> = messages
             .flat_map(|(index, message)| message.results().map(move |result| (index, result)))
             .collect();
-        let found: Vec<_> = results.iter().map(|(_, result)| *result).collect();
-        let found = self.paired(&calls, &found);
+        let found = self.matcher(&calls, results.iter().map(|(_, result)| *result));
+        let found = found.answers().to_vec();
         let mut calls: Vec<(RoundCall, Option<PlacedResult>)> =
             calls.into_iter().map(|call| (call, None)).collect();
         let mut leftover = Vec::new();
