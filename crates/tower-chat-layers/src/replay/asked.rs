@@ -74,7 +74,7 @@ impl Replay {
         let mut found = found.into_iter().chain(repeat(Answers::Nothing));
         let is_one_message = open.is_none_or(Round::is_one_message);
         let of_message = |message: &Arc<Message>| {
-            // Other results may answer omitted calls of earlier rounds.
+            // The results that answer no call of the open round may answer omitted calls.
             let mut earlier = named_replay.omitted_calls.clone();
             let asked = |(result, found): (&ToolResult, Answers)| -> Option<AskedCall> {
                 let (call, must_be_named) = match found {

@@ -3,7 +3,7 @@
 //! A round consists of the calls of one answer of the model and their results. The open round is
 //! the last one, if results may still arrive for it. Results without call positions are matched
 //! with the calls of their round by id and order. If this match would be wrong,
-//! [`name_unnamed_results`](Replay::settle) adds the position of the call to the result.
+//! [`name_unnamed_results`](Replay::name_unnamed_results) adds the position of the call to the result.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -14,9 +14,9 @@ use tower_chat_core::{
 
 use super::{
     DanglingCalls, Replay, ReplaySummary, broken_links,
+    dangling::Strictness,
     naming::Naming,
     order::in_order,
-    policy::Strictness,
     round::{AfterRound, Round, RoundCall},
     run_end,
 };

@@ -42,8 +42,8 @@ struct Decided<'a> {
 }
 
 impl<'a> Naming<'a> {
-    /// `round` contains the calls of the open round, and the round. `decided` contains the ids of the approval requests that were answered since the model's
-    /// last answer.
+    /// `round` is the open round with its calls. `decided` contains the ids of the approval requests
+    /// that were answered since the model's last answer.
     pub(super) fn new(
         earlier: &'a OmittedCalls,
         round: Option<(&'a [RoundCall], &Round)>,

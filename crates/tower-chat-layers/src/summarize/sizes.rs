@@ -11,8 +11,8 @@ use tower_chat_core::{ConversationKey, RunId, Usage};
 /// Without a size, the messages of a conversation are counted.
 const MAX: usize = 10_000;
 
-/// The number of tokens of each conversation at the end of its last service call in this process: the
-/// tokens of the request and of the answer.
+/// The number of tokens of each conversation at the end of its last service call in this process,
+/// which are the tokens of the request and of the answer.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes(Mutex<HashMap<ConversationKey, (SizedState, u64)>>);
 

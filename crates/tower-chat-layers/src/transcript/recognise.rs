@@ -161,8 +161,8 @@ struct StoredEnd {
     /// Whether the last run was interrupted after the model had requested tools, so that the client
     /// may not have received the last answer.
     may_be_unseen: bool,
-    /// The number of messages before the answer of the last run. `None` if it contains no answer of
-    /// the model.
+    /// The number of messages before the answer of the last run. `None` if the last run contains no
+    /// answer of the model.
     before_answer: Option<usize>,
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 
 use super::{After, Following, PlacedResult, Round, RoundCall};
-use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
+use crate::replay::{DanglingCalls, broken_links, dangling::Strictness};
 
 #[derive(Debug)]
 pub(in crate::replay) enum AfterRound {
