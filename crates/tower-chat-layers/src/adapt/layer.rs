@@ -1,20 +1,13 @@
-//! Converts an existing client into a model client.
+//! The layer that converts an existing client into a model client.
 
-use std::{
-    fmt,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{fmt, sync::Arc};
 
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_layer::Layer;
-use tower_service::Service;
 
-use super::ClientCodec;
-use crate::ResponseFuture;
+use super::Adapt;
 
 /// Converts a client with other request and response types into a model client, by a
-/// [`ClientCodec`].
+/// [`ClientCodec`](super::ClientCodec).
 ///
 /// The history owner [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local) in a request
 /// means that a layer below adds the history. Like every model client, the created service refuses
@@ -78,63 +71,6 @@ impl<S, C> Layer<S> for AdaptLayer<C> {
     type Service = Adapt<S, C>;
 
     fn layer(&self, client: S) -> Self::Service {
-        Adapt { inner: client, codec: self.codec.clone() }
-    }
-}
-
-/// The model client that [`AdaptLayer`] creates.
-pub struct Adapt<S, C> {
-    inner: S,
-    codec: Arc<C>,
-}
-
-impl<S, C> Adapt<S, C> {
-    tower_chat_core::__inner_service_accessors!(S);
-}
-
-impl<S, C> Service<ChatRequest> for Adapt<S, C>
-where
-    C: ClientCodec,
-    S: Service<C::Request, Response = C::Response>,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = ChatResponse;
-    type Error = BoxError;
-    type Future = ResponseFuture;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
-        let encoded = match request.service_id() {
-            Ok(_) => self.codec.encode(request),
-            Err(sentinel) => Err(sentinel.into()),
-        };
-        let response = match encoded {
-            Ok(request) => self.inner.call(request),
-            Err(error) => return ResponseFuture::new(std::future::ready(Err(error))),
-        };
-        let codec = self.codec.clone();
-        ResponseFuture::new(async move {
-            let response = match response.await {
-                Ok(response) => codec.decode(response),
-                Err(error) => return Err(error.into()),
-            };
-            response.await
-        })
-    }
-}
-
-impl<S: Clone, C> Clone for Adapt<S, C> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), codec: self.codec.clone() }
-    }
-}
-
-impl<S: fmt::Debug, C> fmt::Debug for Adapt<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adapt").field("inner", &self.inner).finish_non_exhaustive()
+        Adapt::new(client, self.codec.clone())
     }
 }

@@ -24,10 +24,12 @@ mod codec;
 mod expose;
 mod layer;
 mod one_message;
+mod service;
 
 pub use self::{
     codec::{ClientCodec, ServerCodec},
     expose::{Expose, ExposeLayer},
-    layer::{Adapt, AdaptLayer},
+    layer::AdaptLayer,
     one_message::as_one_message,
+    service::Adapt,
 };

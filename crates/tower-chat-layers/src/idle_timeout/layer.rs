@@ -1,24 +1,17 @@
-//! The layer that limits the time without an update, its service and its error.
+//! The layer that limits the time without an update.
 
-use std::{
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-use futures_util::stream;
-use tokio::time::timeout;
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse, ChatUpdate, Retryability};
 use tower_layer::Layer;
-use tower_service::Service;
 
-use crate::ResponseFuture;
+use super::IdleTimeout;
 
 /// Fails a service call in which the model client sends no update within a limit.
 ///
 /// The layer limits the time until the call returns a response, and the time between two updates of
 /// a streamed answer. At the limit, the layer drops the call, which closes the connection, and
-/// returns an [`IdleTimeoutExceeded`]. In a streamed answer, this error is the last item of the
-/// stream.
+/// returns an [`IdleTimeoutExceeded`](super::IdleTimeoutExceeded). In a streamed answer, this error
+/// is the last item of the stream.
 ///
 /// The time is measured only while the caller waits for an update, so that a slow caller does not
 /// cause a timeout. [`ChatPipelineBuilder::deadline`](crate::ChatPipelineBuilder::deadline) also
@@ -48,8 +41,8 @@ use crate::ResponseFuture;
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct IdleTimeoutLayer {
-    before_head: Duration,
-    between_updates: Duration,
+    pub(super) before_head: Duration,
+    pub(super) between_updates: Duration,
 }
 
 impl IdleTimeoutLayer {
@@ -71,92 +64,6 @@ impl<S> Layer<S> for IdleTimeoutLayer {
     type Service = IdleTimeout<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        IdleTimeout { inner, layer: *self }
-    }
-}
-
-/// The service that [`IdleTimeoutLayer`] creates. The time until the inner service is ready is not
-/// limited.
-#[derive(Debug, Clone)]
-pub struct IdleTimeout<S> {
-    inner: S,
-    layer: IdleTimeoutLayer,
-}
-
-impl<S> IdleTimeout<S> {
-    tower_chat_core::__inner_service_accessors!(S);
-}
-
-impl<S> Service<ChatRequest> for IdleTimeout<S>
-where
-    S: Service<ChatRequest, Response = ChatResponse>,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = ChatResponse;
-    type Error = BoxError;
-    type Future = ResponseFuture;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
-        let IdleTimeoutLayer { before_head, between_updates } = self.layer;
-        let head = self.inner.call(request);
-        ResponseFuture::new(async move {
-            let response = timeout(before_head, head)
-                .await
-                .map_err(|_| IdleTimeoutExceeded::new(before_head, false))?
-                .map_err(Into::into)?;
-            match response.try_into_answer() {
-                Ok(answer) => Ok(answer.into()),
-                Err(response) => Ok(bounded(response, between_updates)),
-            }
-        })
-    }
-}
-
-/// Limits the time until each update of a response. A response whose answer is complete, and whose
-/// end is late, ends without an error.
-fn bounded(response: ChatResponse, limit: Duration) -> ChatResponse {
-    let unread = Some((response, false));
-    ChatResponse::forward(stream::unfold(unread, move |unread| async move {
-        let (mut response, is_complete) = unread?;
-        match timeout(limit, response.next()).await {
-            Ok(update) => {
-                let update = update?;
-                let is_complete = is_complete || matches!(update, Ok(ChatUpdate::Finish(_)));
-                Some((update, Some((response, is_complete))))
-            }
-            Err(_) if is_complete => None,
-            Err(_) => Some((Err(IdleTimeoutExceeded::new(limit, true).into()), None)),
-        }
-    }))
-}
-
-/// The error for a service call in which the model client sent no update within the limit.
-///
-/// The same request may succeed if it is sent again, so [`is_retryable`](crate::is_retryable)
-/// returns `Some(true)`. The store contains the same messages as after any failed service call. The
-/// persistence mode defines which messages these are.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{} for {after:?}, and the call was cancelled: send it again",
-    if *.has_begun { "the answer of the model had no update" }
-    else { "the model client did not begin to answer" }
-)]
-#[non_exhaustive]
-pub struct IdleTimeoutExceeded {
-    /// The limit, which is the time for which no update arrived.
-    pub after: Duration,
-    /// Whether the answer had begun. An answer that is not streamed begins when it is complete.
-    pub has_begun: bool,
-    source: Retryability,
-}
-
-impl IdleTimeoutExceeded {
-    fn new(after: Duration, has_begun: bool) -> Self {
-        Self { after, has_begun, source: Retryability::Retryable }
+        IdleTimeout::new(inner, *self)
     }
 }

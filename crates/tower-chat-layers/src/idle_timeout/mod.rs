@@ -25,6 +25,8 @@
 //! that has disconnected, and not as a failed service call. If this layer is above the tool loop,
 //! the time in which tools run is also limited.
 
+mod error;
 mod layer;
+mod service;
 
-pub use self::layer::{IdleTimeout, IdleTimeoutExceeded, IdleTimeoutLayer};
+pub use self::{error::IdleTimeoutExceeded, layer::IdleTimeoutLayer, service::IdleTimeout};

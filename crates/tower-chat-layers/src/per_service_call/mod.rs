@@ -18,5 +18,6 @@
 //! same for an answer that has not begun. A timeout above this layer cancels the call.
 
 mod layer;
+mod service;
 
-pub use self::layer::{PerServiceCallPersistence, PerServiceCallPersistenceService};
+pub use self::{layer::PerServiceCallPersistence, service::PerServiceCallPersistenceService};

@@ -14,10 +14,10 @@ use super::{
     ToolLoopError,
     approvals::{Approved, approved},
     counters::RunCounters,
-    layer::Settings,
     loop_run::{LoopRun, Phase},
     outcomes::Outcomes,
     resume::apply_recorded_outcomes,
+    settings::Settings,
     transcript::Transcript,
 };
 use crate::{

@@ -8,8 +8,8 @@ use tower_chat_core::{BoxError, ChatRequest, ChatResponse, ChatUpdate, Truncated
 use super::{
     ToolLoopError,
     begin::check_layers,
-    layer::Settings,
     loop_run::{LoopRun, Phase, Reading},
+    settings::Settings,
     stop::{is_answered, refuse_stopped},
 };
 use crate::{

@@ -9,8 +9,8 @@ use tracing::Instrument;
 
 use super::{
     error::{Chain, ToolFailure, ToolPanicked},
-    layer::Settings,
     outcomes::{Outcome, Outcomes, Started},
+    settings::Settings,
 };
 use crate::{
     Clock, PersistenceError,

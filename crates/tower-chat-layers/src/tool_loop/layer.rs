@@ -1,23 +1,11 @@
-//! The tool loop layer, its settings and its service.
+//! The layer of the tool loop, which sets its options.
 
-use std::{
-    fmt,
-    num::NonZeroUsize,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{fmt, num::NonZeroUsize, sync::Arc};
 
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_layer::Layer;
-use tower_service::Service;
 
-use super::{drive, error::ZeroRounds};
-use crate::{
-    ResponseFuture,
-    layers_below::{LayerKind, LayersBelow, report_readiness_poll},
-    next_step::UnknownTools,
-    tool::ToolSource,
-};
+use super::{error::ZeroRounds, service::ToolLoop, settings::Settings};
+use crate::{next_step::UnknownTools, tool::ToolSource};
 
 /// Runs the tools that a model requests, and calls the model again with their results, until the
 /// model answers without a request for a tool.
@@ -56,25 +44,6 @@ use crate::{
 #[derive(Clone)]
 pub struct ToolLoopLayer {
     settings: Arc<Settings>,
-}
-
-/// The settings of a loop.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) source: Arc<dyn ToolSource>,
-    /// The maximum number of rounds in a run. A round consists of the calls of one answer and their
-    /// results. `None` for no limit.
-    pub(crate) max_rounds: Option<NonZeroUsize>,
-    pub(crate) max_calls: Option<usize>,
-    /// The maximum number of calls in one answer, including calls that the provider executed.
-    pub(crate) max_calls_per_answer: Option<usize>,
-    pub(crate) concurrent: bool,
-    pub(crate) unknown_tools: UnknownTools,
-    pub(crate) max_failing_rounds: Option<usize>,
-    pub(crate) include_error_details: bool,
-    /// Whether the loop assumes a persister below, although polling for readiness does not find
-    /// one.
-    pub(crate) assumes_persister_below: bool,
 }
 
 impl ToolLoopLayer {
@@ -203,7 +172,7 @@ impl<S> Layer<S> for ToolLoopLayer {
     type Service = ToolLoop<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ToolLoop { inner, settings: self.settings.clone(), below: Arc::default() }
+        ToolLoop::new(inner, self.settings.clone())
     }
 }
 
@@ -219,51 +188,5 @@ impl fmt::Debug for ToolLoopLayer {
             .field("max_failing_rounds", &self.settings.max_failing_rounds)
             .field("include_error_details", &self.settings.include_error_details)
             .finish()
-    }
-}
-
-/// The service that [`ToolLoopLayer`] creates around another service.
-///
-/// The errors of the service are those of the inner service and [`ToolLoopError`](super::ToolLoopError),
-/// as [`BoxError`]s.
-#[derive(Clone)]
-pub struct ToolLoop<S> {
-    inner: S,
-    settings: Arc<Settings>,
-    below: Arc<LayersBelow>,
-}
-
-impl<S> ToolLoop<S> {
-    tower_chat_core::__inner_service_accessors!(S);
-}
-
-impl<S> Service<ChatRequest> for ToolLoop<S>
-where
-    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-{
-    type Response = ChatResponse;
-    type Error = BoxError;
-    type Future = ResponseFuture;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        report_readiness_poll(LayerKind::ToolLoop);
-        if self.settings.assumes_persister_below {
-            report_readiness_poll(LayerKind::PerServiceCallPersistence);
-        }
-        self.below.poll_ready(&mut self.inner, cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
-        let fresh = self.inner.clone();
-        let ready = std::mem::replace(&mut self.inner, fresh);
-        ResponseFuture::new(drive::run(ready, self.settings.clone(), self.below.clone(), request))
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for ToolLoop<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolLoop").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

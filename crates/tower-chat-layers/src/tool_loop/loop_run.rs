@@ -7,7 +7,9 @@ use tower_chat_core::{
     BoxError, ChatOptions, ChatResponse, ChatUpdate, Finish, Message, MessageId, Role,
 };
 
-use super::{counters::RunCounters, layer::Settings, outcomes::Outcomes, transcript::Transcript};
+use super::{
+    counters::RunCounters, outcomes::Outcomes, settings::Settings, transcript::Transcript,
+};
 use crate::{
     PersistenceError, UnansweredInputs,
     next_step::PlannedCall,

@@ -95,13 +95,16 @@ mod options;
 mod outcomes;
 mod results;
 mod resume;
+mod service;
 mod service_call;
+mod settings;
 mod stop;
 mod transcript;
 
-pub(crate) use self::{approvals::check as check_approvals, layer::Settings};
+pub(crate) use self::{approvals::check as check_approvals, settings::Settings};
 pub use self::{
     error::{CallNotRun, ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
-    layer::{ToolLoop, ToolLoopLayer},
+    layer::ToolLoopLayer,
+    service::ToolLoop,
 };
 pub use crate::next_step::UnknownTools;

@@ -17,7 +17,10 @@ pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidReques
         true => InvalidMessages::of(vec![Fault::NoMessages]),
         false => check_content(request.history_len() + first, own.into_iter().skip(first)),
     };
-    checked.map_err(|source| InvalidRequest::of(request, source))
+    checked.map_err(|source| InvalidRequest {
+        conversation: request.conversation().map(|conversation| conversation.key.clone()),
+        source,
+    })
 }
 
 /// Checks that all messages except assistant messages have content. A replay would omit a message

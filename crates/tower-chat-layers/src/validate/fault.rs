@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-use tower_chat_core::{ChatRequest, ConversationKey, Retryability};
+use tower_chat_core::{ConversationKey, Retryability};
 
 /// A fault for which every provider would refuse a sequence of messages.
 ///
@@ -184,11 +184,6 @@ pub struct InvalidRequest {
 }
 
 impl InvalidRequest {
-    pub(super) fn of(request: &ChatRequest, source: InvalidMessages) -> Self {
-        let conversation = request.conversation().map(|conversation| conversation.key.clone());
-        Self { conversation, source }
-    }
-
     /// Returns `false`, because the same request fails again.
     pub fn is_retryable(&self) -> bool {
         false

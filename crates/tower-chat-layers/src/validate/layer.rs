@@ -1,13 +1,8 @@
-//! The layer that checks requests, and its service.
+//! The layer that checks requests.
 
-use std::task::{Context, Poll};
-
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_layer::Layer;
-use tower_service::Service;
 
-use super::{InvalidRequest, validate_request};
-use crate::ResponseFuture;
+use super::ValidateTranscript;
 
 /// Refuses a request that every provider would refuse, before the paid service call.
 ///
@@ -36,7 +31,7 @@ use crate::ResponseFuture;
 /// ```
 #[derive(Debug, Clone)]
 pub struct ValidateTranscriptLayer {
-    enabled: bool,
+    pub(super) enabled: bool,
 }
 
 impl ValidateTranscriptLayer {
@@ -60,46 +55,6 @@ impl<S> Layer<S> for ValidateTranscriptLayer {
     type Service = ValidateTranscript<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ValidateTranscript { inner, layer: self.clone() }
-    }
-}
-
-/// The service that [`ValidateTranscriptLayer`] creates.
-#[derive(Debug, Clone)]
-pub struct ValidateTranscript<S> {
-    inner: S,
-    layer: ValidateTranscriptLayer,
-}
-
-impl<S> ValidateTranscript<S> {
-    tower_chat_core::__inner_service_accessors!(S);
-}
-
-impl<S> Service<ChatRequest> for ValidateTranscript<S>
-where
-    S: Service<ChatRequest, Response = ChatResponse>,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-{
-    type Response = ChatResponse;
-    type Error = BoxError;
-    type Future = ResponseFuture;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
-        let checked = if self.layer.enabled { validate_request(&request) } else { Ok(()) };
-        match checked {
-            Ok(()) => {
-                let response = self.inner.call(request);
-                ResponseFuture::new(async { response.await.map_err(Into::into) })
-            }
-            Err(source) => {
-                let invalid = InvalidRequest::of(&request, source).into();
-                ResponseFuture::new(std::future::ready(Err(invalid)))
-            }
-        }
+        ValidateTranscript::new(inner, self.clone())
     }
 }

@@ -24,12 +24,14 @@ mod empty;
 mod fault;
 mod layer;
 mod messages;
+mod service;
 
 pub(crate) use self::empty::{check_content, check_not_empty, may_be_empty};
 pub use self::{
     fault::{Fault, InvalidMessages, InvalidRequest},
-    layer::{ValidateTranscript, ValidateTranscriptLayer},
+    layer::ValidateTranscriptLayer,
     messages::{validate_messages, validate_request},
+    service::ValidateTranscript,
 };
 
 #[cfg(test)]
