@@ -118,7 +118,7 @@ impl AddedMessages {
     }
 
     /// Continues the numbers that the tool loop has given before a persister began the run.
-    pub(super) fn number_like(&mut self, before: &Self) {
+    pub(super) fn continue_numbers_of(&mut self, before: &Self) {
         self.next_of_loop = before.next_of_loop;
     }
 

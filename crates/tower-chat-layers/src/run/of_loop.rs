@@ -54,7 +54,7 @@ async fn take_over(
     let (begun, answer) = begin.await?;
     let mut log = std::mem::replace(&mut *begun.log(), RunLog::without_store(begun.id()));
     let mut of_loop = run.log();
-    log.conversation.added.number_like(&of_loop.conversation.added);
+    log.conversation.added.continue_numbers_of(&of_loop.conversation.added);
     let tools = of_loop.call_records.hooks.newest_tools();
     let loop_policy = of_loop.loop_policy.take();
     *of_loop = RunLog { answer, loop_policy, ..log };
