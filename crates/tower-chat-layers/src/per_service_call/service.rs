@@ -15,7 +15,7 @@ use crate::{
     chat_service::ChatService,
     layers_below::{LayerKind, report_readiness_poll},
     run::{
-        Run, begin_lone_run, check_recorded, persisted, repeated_answer, restart_run,
+        Persister, Run, begin_lone_run, check_recorded, persisted, repeated_answer, restart_run,
         run_without_store, store_run, summarize_before,
     },
     tool::RunAncestry,
@@ -64,7 +64,7 @@ async fn per_service_call<S: ChatService>(
     layer: Arc<PerServiceCallPersistence>,
 ) -> Result<ChatResponse, BoxError> {
     if let Some(run) = Run::of_persister_above(&request) {
-        if run.log().is_persisted_by_loop {
+        if run.log().persister == Persister::ToolLoop {
             // The tool loop could not find this layer, and stores the run itself.
             return service.call(request).await.map_err(Into::into);
         }
@@ -89,7 +89,7 @@ async fn per_service_call<S: ChatService>(
     if !run.store().is_some_and(|store| store.handle().is_same_store(own_store)) {
         return Err(PersistenceError::DifferentStores { key: run.key().clone() }.into());
     }
-    run.log().has_persister = true;
+    run.log().persister = Persister::Layer;
     if let Some(answer) = answer {
         return Ok(answer.into());
     }
@@ -119,7 +119,7 @@ async fn call_with_record<S: ChatService>(
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     let begin = begin_alone(layer, conversation, &mut request, true);
     let answer = restart_run(&run, begin).await?;
-    run.log().has_persister = true;
+    run.log().persister = Persister::Layer;
     if let Some(answer) = answer {
         return Ok(answer.into());
     }

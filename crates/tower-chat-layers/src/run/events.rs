@@ -19,7 +19,7 @@ use super::{
     effect::{Effect, RunWrite},
     incomplete_commit::{IncompleteCommit, OfPriorCalls, incomplete_commit},
     last_answer::response_at_end,
-    log::RunLog,
+    log::{Persister, RunLog},
     partial_text::partial_message,
     recording::Adopted,
     run_end::{mark_results, take_trailing_results},
@@ -290,7 +290,7 @@ fn tools_not_run(log: &RunLog, outcomes: Vec<ToolOutcome>) -> Option<RunWrite> {
 fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::Journaled => None,
-        PersistenceMode::PerServiceCall if log.is_persister_missed => None,
+        PersistenceMode::PerServiceCall if log.persister == Persister::Missing => None,
         PersistenceMode::PerServiceCall => {
             let of_run = calls.into_iter().filter(|(call, _)| log.is_of_run(*call));
             let rows = of_run.filter_map(|(call, started_at)| {
@@ -311,7 +311,7 @@ fn results_unsent(log: &RunLog, messages: Vec<Arc<Message>>) -> Option<RunWrite>
     match log.mode {
         PersistenceMode::PerRun => None,
         // Without a persister, neither the calls nor their results are stored.
-        _ if log.is_persister_missed || messages.is_empty() => None,
+        _ if log.persister == Persister::Missing || messages.is_empty() => None,
         PersistenceMode::PerServiceCall | PersistenceMode::Journaled => {
             Some(RunWrite::messages(messages))
         }
@@ -329,7 +329,7 @@ fn stopped(
         // [`completed`] writes these messages together with the run.
         PersistenceMode::PerRun => return None,
         // Without a persister, neither the calls nor their results are stored.
-        _ if log.is_persister_missed => return None,
+        _ if log.persister == Persister::Missing => return None,
         PersistenceMode::PerServiceCall => None,
         PersistenceMode::Journaled => Some(Close::Commit),
     };

@@ -52,14 +52,7 @@ pub(crate) struct RunLog {
     pub(super) refused: RefusedSoFar,
     /// Whether a submitted write marks the run as complete.
     pub(super) is_end_stored: bool,
-    /// Whether a persister handles the run's service calls: a layer below the tool loop that has
-    /// received a request of the run, or the tool loop itself.
-    pub(crate) has_persister: bool,
-    /// Whether the tool loop itself is the persister, because the run is stored at its end and no
-    /// persister was found below the loop.
-    pub(crate) is_persisted_by_loop: bool,
-    /// Whether a service call was made without a persister below the tool loop.
-    pub(super) is_persister_missed: bool,
+    pub(crate) persister: Persister,
     /// The history that a layer has put before the input in the request. Layers below that add the
     /// history to each service call remove these messages.
     pub(crate) history_in_request: HistoryInRequest,
@@ -75,6 +68,26 @@ pub(crate) struct RunLog {
     pub(super) fenced: Option<FencedAttempt>,
     /// The usage of the summaries of this attempt, until the answer contains it.
     pub(super) usage_of_summaries: Usage,
+}
+
+/// The layer that stores the service calls of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Persister {
+    /// No service call was made yet, and no persister was found.
+    Unknown,
+    /// A service call was made that no persister has received.
+    Missing,
+    /// A layer below the tool loop that has received a request of the run, or was found.
+    Layer,
+    /// The tool loop itself, because the run is stored at its end and no persister was found below
+    /// the loop.
+    ToolLoop,
+}
+
+impl Persister {
+    pub(crate) fn is_found(self) -> bool {
+        matches!(self, Self::Layer | Self::ToolLoop)
+    }
 }
 
 /// The stored part of a run that the request sends again.
@@ -125,9 +138,7 @@ impl RunLog {
             unsaved: 0,
             unsettled: Vec::new(),
             is_end_stored: false,
-            has_persister: false,
-            is_persisted_by_loop: false,
-            is_persister_missed: false,
+            persister: Persister::Unknown,
             history_in_request: HistoryInRequest::default(),
             input_digest: None,
             partial_text: None,

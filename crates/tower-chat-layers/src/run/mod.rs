@@ -84,6 +84,7 @@ pub(crate) use self::{
     hooks::hooks_were_called,
     incomplete_commit::{IncompleteCommit, incomplete_commit, of_prior_calls},
     journaled::{InterruptedRun, end_unanswered, position_across_attempts},
+    log::Persister,
     lost_history::check_recorded,
     model_request::strip_sentinel,
     of_loop::{restart_run, run_without_store, store_run},
@@ -267,11 +268,11 @@ impl Run {
     /// logged once per run.
     pub fn check_persister(&self) -> Result<(), PersistenceError> {
         let mut log = self.log();
-        if self.stored().is_none() || !self.persists_below() || log.has_persister {
+        if self.stored().is_none() || !self.persists_below() || log.persister.is_found() {
             return Ok(());
         }
         self.policy().without_persister(self.key(), self.mode())?;
-        if !std::mem::replace(&mut log.is_persister_missed, true) {
+        if std::mem::replace(&mut log.persister, Persister::Missing) != Persister::Missing {
             let missing = PersistenceError::PersisterMissing { key: self.key().clone() };
             tracing::warn!(conversation = %self.key(), "{missing}");
         }

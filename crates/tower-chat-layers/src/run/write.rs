@@ -158,7 +158,7 @@ fn prepare_answer_at_end(
     answer: &mut Answer,
     before: usize,
 ) -> Result<(), PersistenceError> {
-    if !log.has_persister {
+    if !log.persister.is_found() {
         // The service id of the answer was not compared with that of the run, because no persister
         // below the tool loop has received the service calls.
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)

@@ -26,7 +26,7 @@ use crate::{
     layers_below::{LayerKind, LayersBelow},
     next_step::{CallRules, NextStep, PlannedCall},
     run::{
-        CallOutcome, InterruptedRun, Run, ServiceCall, WritePoint, is_without_calls,
+        CallOutcome, InterruptedRun, Persister, Run, ServiceCall, WritePoint, is_without_calls,
         next_source_number, put_history_for_loop, run_without_store,
     },
     tool::{PendingCall, RunContext, SourceNumbers},
@@ -196,9 +196,10 @@ pub(super) async fn check_layers<S: ChatService>(
     let has_persister = below.holds(LayerKind::PerServiceCallPersistence);
     match run.write_point() {
         WritePoint::End => {
-            let mut log = run.log();
-            log.is_persisted_by_loop = !has_persister;
-            log.has_persister = true;
+            run.log().persister = match has_persister {
+                true => Persister::Layer,
+                false => Persister::ToolLoop,
+            };
             Ok(true)
         }
         WritePoint::EachCall if has_persister => Ok(true),

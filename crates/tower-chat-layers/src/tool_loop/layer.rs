@@ -1,4 +1,4 @@
-//! The layer of the tool loop, which sets its options.
+//! The tool loop layer and its settings.
 
 use std::{fmt, num::NonZeroUsize, sync::Arc};
 

@@ -91,7 +91,7 @@ impl<S> LoopRun<S> {
 
     /// If a persister below stores the run, the loop sends only new messages from now on.
     pub(super) fn find_persister(&mut self) {
-        if self.run.log().has_persister {
+        if self.run.log().persister.is_found() {
             self.transcript.keep_below();
         }
     }

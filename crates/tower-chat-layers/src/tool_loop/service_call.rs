@@ -17,7 +17,7 @@ use crate::{
     PersistenceError,
     chat_service::ChatService,
     next_step::{CallRules, LoopPolicy, MAX_PAUSES, NextStep},
-    run::{ServiceCall, keep_pending_calls, persisted},
+    run::{Persister, ServiceCall, keep_pending_calls, persisted},
     tool::Tools,
     yielding::yield_if_large,
 };
@@ -40,7 +40,7 @@ impl<S: ChatService> LoopRun<S> {
         self.take_queued();
         let request = self.next_request();
         let (service, run, counters) = (&mut self.service, &self.run, &self.counters);
-        let is_persister = run.log().is_persisted_by_loop;
+        let is_persister = run.log().persister == Persister::ToolLoop;
         let called = async {
             match is_persister {
                 true => persisted(service, run, request).await,

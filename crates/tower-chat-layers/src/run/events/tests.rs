@@ -411,7 +411,7 @@ fn a_stopped_run_writes_its_results_and_partial_answer_except_in_per_run_mode() 
 #[test]
 fn a_run_writes_no_results_if_no_layer_has_stored_its_calls() {
     let mut log = log(PersistenceMode::PerServiceCall);
-    log.is_persister_missed = true;
+    log.persister = Persister::Missing;
     let policy = PersistencePolicy::default();
     let calls = vec![((MessageId { run: run(), index: 1 }, 0), UNIX_EPOCH)];
     for event in [
