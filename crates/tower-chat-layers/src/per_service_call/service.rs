@@ -89,7 +89,7 @@ async fn per_service_call<S: ChatService>(
     if !run.store().is_some_and(|store| store.handle().is_same_store(own_store)) {
         return Err(PersistenceError::DifferentStores { key: run.key().clone() }.into());
     }
-    run.log().persister = Persister::Layer;
+    run.log().persister.note_layer();
     if let Some(answer) = answer {
         return Ok(answer.into());
     }
@@ -119,7 +119,7 @@ async fn call_with_record<S: ChatService>(
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     let begin = begin_alone(layer, conversation, &mut request, true);
     let answer = restart_run(&run, begin).await?;
-    run.log().persister = Persister::Layer;
+    run.log().persister.note_layer();
     if let Some(answer) = answer {
         return Ok(answer.into());
     }

@@ -19,8 +19,8 @@ pub(super) struct AddedMessages {
     /// The number of messages to which the run has given an index, which is also the index of the
     /// next message.
     assigned_ids: usize,
-    /// The index of the next message of the tool loop, unless more ids are assigned. The loop
-    /// numbers its messages before a service call sends them.
+    /// The index that the tool loop gives to its next message. The loop numbers its messages before
+    /// a service call sends them.
     next_of_loop: usize,
     /// The input of a run that is stored at its end. A layer above the service may change the input
     /// of a service call, so the write at the end stores these messages instead.
@@ -108,18 +108,22 @@ impl AddedMessages {
         messages
     }
 
-    /// Sets the index of the tool loop's next message to the one after the messages of a request.
+    /// Sets the index of the tool loop's next message: the one after the messages of a request, or
+    /// after all ids that the run has assigned.
     pub(super) fn number_after(&mut self, request: &ChatRequest) {
         let of_run = request.messages().last().and_then(|last| last.id);
         self.next_of_loop = match of_run.filter(|id| id.run == self.run) {
             Some(last) => last.index as usize + 1,
-            None => request.messages().len().saturating_sub(request.history_len()),
+            None => {
+                let own = request.messages().len().saturating_sub(request.history_len());
+                own.max(self.assigned_ids)
+            }
         };
     }
 
     /// Continues the numbers that the tool loop has given before a persister began the run.
     pub(super) fn continue_numbers_of(&mut self, before: &Self) {
-        self.next_of_loop = before.next_of_loop;
+        self.next_of_loop = before.next_of_loop.max(self.assigned_ids);
     }
 
     /// Sets the id of a message of the tool loop, if it has none.
@@ -128,7 +132,7 @@ impl AddedMessages {
         mut message: Arc<Message>,
         now: Option<SystemTime>,
     ) -> Arc<Message> {
-        let id = message.id.unwrap_or(self.id(self.next_of_loop.max(self.assigned_ids)));
+        let id = message.id.unwrap_or(self.id(self.next_of_loop));
         if message.id.is_none() {
             let message = Arc::make_mut(&mut message);
             message.id = Some(id);

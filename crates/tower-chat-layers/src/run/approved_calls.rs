@@ -233,8 +233,8 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
     outcome
 }
 
-/// Returns the claims of `calls`, and rows that set the end of these claims to `until`. With the
-/// claims, the store refuses the write if another attempt has claimed one of the calls.
+/// Returns the claims of `calls`, and rows that set the end of these claims to `until`, or withdraw
+/// them (`None`). With the claims, the store refuses the write if another attempt has claimed one of the calls.
 fn held_rows(
     log: &RunLog,
     calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,

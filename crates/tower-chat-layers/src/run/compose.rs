@@ -1,7 +1,7 @@
 //! Builds the stored form of a write's messages, and the rows that the write adds to the record of
 //! tool calls for the calls and results in these messages.
 
-use std::{borrow::Cow, cell::LazyCell, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
 use tower_chat_core::{
@@ -16,7 +16,6 @@ use tower_chat_core::{
 use super::{
     call_records::{Asking, CallRecords, StoredPosition, asked_call},
     conversation::LoadedConversation,
-    hooks::{hooks_were_called, mark_hooked},
     last_answer::response_at_end,
     prior_call_results::{mark_statuses, must_be_marked},
     records::Records,
@@ -150,7 +149,7 @@ impl CallRecords {
         self.asking.insert(id, Asking { sequence, round_index, stored: positions });
         redact_calls(message, changes);
         if !hooked.is_empty() || !keeps_all {
-            mark_hooked(message, hooked);
+            self.hooks.mark_hooked(message, hooked);
         }
         keeps_all
     }
@@ -166,12 +165,6 @@ impl CallRecords {
         sequence: Option<u64>,
         records: &mut Records,
     ) {
-        // A result without a stored call may belong to a call that a hook has removed.
-        let may_have_removed_calls = LazyCell::new(|| {
-            let added = conversation.added.as_slice().iter();
-            let mut stored = added.chain(conversation.history.messages.iter());
-            stored.any(|message| hooks_were_called(message))
-        });
         let reports = message.id.and_then(|id| self.reports.remove(&id));
         let mut reports = reports.unwrap_or_default().into_iter();
         let mut changes = Vec::new();
@@ -181,7 +174,7 @@ impl CallRecords {
         for (index, (result, asked)) in message.results().zip(asked).enumerate() {
             let report = reports.next();
             let Some(asked) = asked else {
-                if *may_have_removed_calls {
+                if self.hooks.may_have_removed_calls(&conversation.history.messages) {
                     changes.push((index, Some(withheld(result, WITHHELD))));
                 }
                 next += 1;

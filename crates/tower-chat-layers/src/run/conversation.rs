@@ -15,7 +15,7 @@ use crate::{replay::Replay, summarize::Summarizable};
 
 /// The conversation as the run has loaded and extended it.
 pub(crate) struct LoadedConversation {
-    /// The loaded history. Usually empty if the service stores the history.
+    /// The history as it was loaded. Usually empty if the service stores the history.
     pub(super) history: History,
     /// The range that the next run needs to load, which the first write of the run stores.
     pub(super) next_range: Option<Arc<LoadFrom>>,

@@ -17,7 +17,7 @@ use super::{
     complete::is_incomplete_response,
     load_range::{next_range, range_of},
     model_request::own_messages,
-    stored_messages::{RunInStore, stored_of_run},
+    stored_messages::messages_of_run,
 };
 use crate::{
     PersistenceError,
@@ -156,8 +156,7 @@ async fn replay_of(
 
 /// Returns whether the history contains incomplete responses of `run`, which the request continues.
 pub(super) fn has_incomplete_responses(history: &History, run: RunId) -> bool {
-    let RunInStore { added, .. } = stored_of_run(history, run);
-    added.iter().any(|message| is_incomplete_response(message, run))
+    messages_of_run(history, run).any(|message| is_incomplete_response(message, run))
 }
 
 /// Returns the messages without the incomplete responses of `run`, which the request continues.

@@ -1,12 +1,13 @@
 //! Finds the tools whose `persist` hooks decide which parts of a call are stored.
 
 use std::{
+    cell::OnceCell,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
 use serde_json::Value;
-use tower_chat_core::{Message, ToolCall};
+use tower_chat_core::{Message, Messages, ToolCall};
 
 use crate::tool::{CallOfRun, Tool, ToolSource, Tools};
 
@@ -33,6 +34,10 @@ pub(crate) struct Hooks {
     /// The calls whose name had no tool when they were planned or stored. The results that the tool
     /// loop writes for them are stored unchanged.
     without_tool: HashSet<CallOfRun>,
+    /// Whether hooks were called for calls that this attempt has stored.
+    were_called: bool,
+    /// Whether hooks were called for calls in the loaded history, after the first look-up.
+    were_called_before: OnceCell<bool>,
 }
 
 impl Hooks {
@@ -94,6 +99,22 @@ impl Hooks {
         }
     }
 
+    /// Marks the calls of a message whose tools have hooks. `positions` are the indices of these
+    /// calls among the stored calls of the message.
+    pub(super) fn mark_hooked(&mut self, message: &mut Arc<Message>, positions: Vec<u32>) {
+        self.were_called = true;
+        let positions = positions.into_iter().map(Value::from).collect();
+        let metadata = &mut Arc::make_mut(message).metadata;
+        metadata.insert(HOOKED_CALLS.to_owned(), Value::Array(positions));
+    }
+
+    /// Returns whether a hook may have removed a call. A result without a stored call may then
+    /// belong to the removed call.
+    pub(super) fn may_have_removed_calls(&self, history: &Messages) -> bool {
+        let before = || history.iter().any(|message| hooks_were_called(message));
+        self.were_called || *self.were_called_before.get_or_init(before)
+    }
+
     pub(super) fn had_no_tool(&self, call: CallOfRun) -> bool {
         self.without_tool.contains(&call)
     }
@@ -102,12 +123,6 @@ impl Hooks {
         let tool = self.pinned.get(&of_run).or_else(|| self.tools_by_name.get(&call.name));
         tool.map(|tool| &**tool)
     }
-}
-
-pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
-    let positions = positions.into_iter().map(Value::from).collect();
-    let metadata = &mut Arc::make_mut(message).metadata;
-    metadata.insert(HOOKED_CALLS.to_owned(), Value::Array(positions));
 }
 
 /// Returns whether hooks were called for the calls of a stored message, which may then differ from

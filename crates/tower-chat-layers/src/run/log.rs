@@ -73,11 +73,12 @@ pub(crate) struct RunLog {
 /// The layer that stores the service calls of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Persister {
-    /// No service call was made yet, and no persister was found.
+    /// Not known yet. A layer that was found below the tool loop may still not receive the calls.
     Unknown,
     /// A service call was made that no persister has received.
     Missing,
-    /// A layer below the tool loop that has received a request of the run, or was found.
+    /// A layer below the tool loop that has received a service call. For a run that is stored at its
+    /// end, a layer that was found below the loop.
     Layer,
     /// The tool loop itself, because the run is stored at its end and no persister was found below
     /// the loop.
@@ -87,6 +88,13 @@ pub(crate) enum Persister {
 impl Persister {
     pub(crate) fn is_found(self) -> bool {
         matches!(self, Self::Layer | Self::ToolLoop)
+    }
+
+    /// Records that a persister below the tool loop has received a service call.
+    pub(crate) fn note_layer(&mut self) {
+        if *self != Self::ToolLoop {
+            *self = Self::Layer;
+        }
     }
 }
 

@@ -200,6 +200,12 @@ impl Run {
         request.extensions.get::<Self>().filter(|run| run.is_below_persister)
     }
 
+    /// Adds the run to a request. A persister above remains visible.
+    fn put_in(&self, request: &mut ChatRequest) {
+        let is_below_persister = Self::of_persister_above(request).is_some();
+        request.extensions.insert(Self { is_below_persister, ..self.clone() });
+    }
+
     fn below_persister(&self) -> Self {
         Self { is_below_persister: true, ..self.clone() }
     }

@@ -6,11 +6,19 @@ use tower_chat_core::{Message, MessageId, RefusalMark, RunId, pairing::AnswerKey
 
 use super::input_digest::take_mark;
 
+/// Returns the messages of a run at its end in a history, in reverse order.
+pub(super) fn messages_of_run(
+    history: &History,
+    run: RunId,
+) -> impl Iterator<Item = &Arc<Message>> {
+    let end = history.end_of_run(run).unwrap_or(0);
+    let before = (0..end).rev().map_while(|position| history.messages.get(position));
+    before.take_while(move |message| message.id.is_some_and(|id| id.run == run))
+}
+
 pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     let Some(end) = history.end_of_run(run) else { return RunInStore::default() };
-    let before = (0..end).rev().map_while(|position| history.messages.get(position));
-    let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == run);
-    let mut added: Vec<_> = before.take_while(is_of_run).cloned().collect();
+    let mut added: Vec<_> = messages_of_run(history, run).cloned().collect();
     added.reverse();
     let input_digest = added.first_mut().and_then(take_mark);
     added.iter_mut().for_each(without_refusals);

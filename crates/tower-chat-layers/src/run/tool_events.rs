@@ -112,7 +112,8 @@ impl Drop for PendingOutcome<'_> {
 
 impl RunLog {
     /// Adds rows for stored calls whose tools are about to start, and returns the claims of the
-    /// calls that waited for approval.
+    /// calls that waited for approval. `held_until` is the end of these claims. `None` if they do
+    /// not expire, because no other process can access the store.
     pub(super) fn start_rows(
         &self,
         calls: &[CallOfRun],

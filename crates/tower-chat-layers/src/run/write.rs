@@ -254,6 +254,7 @@ fn contents(
     write: &mut RunWrite,
     service_id: Option<ServiceIdChange>,
 ) -> Contents {
+    // In per-run mode, the write that ends the run contains the whole run.
     let citations = run
         .policy()
         .replay

@@ -126,7 +126,7 @@ where
                 let of_run = RunSpan::new(has_content);
                 request.extensions.insert(of_run.clone());
                 let measured = Measured::run(&request, name, &of_run);
-                OpenSpan::new(span.clone(), measured).of_run(of_run)
+                OpenSpan::new(span.clone(), measured).with_run(of_run)
             }
             Operation::Chat => OpenSpan::new(span.clone(), Measured::service_call(&request, name)),
         };

@@ -31,7 +31,7 @@ impl OpenSpan {
         Self { span, measured, of_run: None, is_ended: false, content: None }
     }
 
-    pub(super) fn of_run(mut self, span: RunSpan) -> Self {
+    pub(super) fn with_run(mut self, span: RunSpan) -> Self {
         self.of_run = Some(span);
         self
     }

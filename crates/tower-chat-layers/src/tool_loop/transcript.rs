@@ -115,8 +115,10 @@ impl Transcript {
         self.entries.iter().skip(self.own_len).map(|entry| &entry.message)
     }
 
+    /// Returns whether the run has added results that no service call has sent.
     pub(super) fn has_unsent_results(&self) -> bool {
-        self.at(Reach::Unsent).any(|message| message.role == Role::Tool)
+        let mut added = self.entries.iter().skip(self.own_len);
+        added.any(|entry| entry.reach == Reach::Unsent && entry.message.role == Role::Tool)
     }
 
     pub(super) fn unsent(&self) -> impl Iterator<Item = &Arc<Message>> {
@@ -155,15 +157,19 @@ impl Transcript {
     }
 
     pub(super) fn outgoing(&mut self) -> Outgoing {
-        let mut messages = std::mem::take(&mut self.prefix);
-        let mut history_len = messages.len();
-        messages.extend(self.advance(Reach::Unsent, Reach::InFlight));
-        if let Some(WholeHistory { prefix_len, replay }) = &self.history
-            && !self.only_unsent
-        {
-            (messages, history_len) = (replay.view(), *prefix_len);
+        let history_owner = self.history_owner.clone();
+        let mut prefix = std::mem::take(&mut self.prefix);
+        let unsent = self.advance(Reach::Unsent, Reach::InFlight);
+        match &self.history {
+            Some(WholeHistory { prefix_len, replay }) if !self.only_unsent => {
+                Outgoing { messages: replay.view(), history_len: *prefix_len, history_owner }
+            }
+            Some(_) | None => {
+                let history_len = prefix.len();
+                prefix.extend(unsent);
+                Outgoing { messages: prefix, history_len, history_owner }
+            }
         }
-        Outgoing { messages, history_len, history_owner: self.history_owner.clone() }
     }
 }
 

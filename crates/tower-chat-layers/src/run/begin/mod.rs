@@ -549,7 +549,9 @@ impl RunBuilder<'_> {
         let (length, now) = (self.settings.lease_length(), self.settings.clock.now());
         Some(Box::new(match &opened.resumed {
             Some(content) => {
-                Journal::resuming(holder, length, now, content, (input, visible), prior_rows)
+                let mut journal = Journal::resuming(holder, length, now, content, input, visible);
+                journal.deferred = prior_rows;
+                journal
             }
             None => Journal::new(holder, length, now, history.head.revision.sequence),
         }))

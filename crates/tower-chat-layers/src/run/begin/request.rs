@@ -40,7 +40,7 @@ pub(crate) fn open_request(
         WritePoint::EachCall => put_unanswered_before(&log, &mut request, &own),
         WritePoint::End => put_history_before(run, &mut log, &mut request, &own)?,
     }
-    request.extensions.insert(run.clone());
+    run.put_in(&mut request);
     log.refused.mark(&mut request);
     drop(log);
     Ok((request, own))

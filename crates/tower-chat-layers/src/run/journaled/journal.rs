@@ -37,7 +37,7 @@ pub(in crate::run) struct Journal {
     pub(in crate::run) started: HashSet<CallOfRun>,
     /// The rows of visible calls whose results are staged. Only the commit writes these rows,
     /// because readers cannot read the results before the commit.
-    deferred: Vec<ToolRecord>,
+    pub(in crate::run) deferred: Vec<ToolRecord>,
     pub(in crate::run) partial_text: PartialText,
     /// The rows of calls of this run whose results are not part of a message yet, by sequence
     /// number and index. A commit must add results for these calls.
@@ -84,15 +84,14 @@ impl Journal {
 
     /// Creates the journal of a new attempt. `input` is the number of staged messages that belong to
     /// the input of the run, and `visible` the number of the run's messages that an earlier attempt
-    /// in another mode has already added to the history. `deferred` contains the rows of visible
-    /// calls whose results are staged.
+    /// in another mode has already added to the history.
     pub(in crate::run) fn resuming(
         holder: u64,
         length: Duration,
         now: SystemTime,
         content: &OpenRunContent,
-        (input, visible): (usize, usize),
-        deferred: Vec<ToolRecord>,
+        input: usize,
+        visible: usize,
     ) -> Self {
         let mut journal = Self::new(holder, length, now, content.open.visible);
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
@@ -100,7 +99,6 @@ impl Journal {
         journal.partial_text = PartialText::stored(content.open.partial_text.as_ref());
         journal.input = input;
         journal.visible_before = visible;
-        journal.deferred = deferred;
         journal.read_again(content);
         journal
     }

@@ -1,6 +1,9 @@
 //! Tests answers with calls that need approval, calls that the caller executes, and other calls.
 //! The approval requests, the returned calls and the pending calls are the same in every mode.
 
+use std::sync::Arc;
+
+use tokio::sync::Notify;
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatUpdate, HistoryStore, Message, Part, PersistenceMode, Role,
     ToolCall, ToolContext, ToolResult, Tools,
@@ -155,6 +158,36 @@ async fn approvals_and_results_in_one_request_answer_the_whole_batch() {
         send(&client, ask("ok", streamed)).await.unwrap();
         assert_eq!(sent_texts(&model, 1)[..3], ROUND);
         assert_eq!(sent_texts(&model, 1)[3..], ["assistant done", "user ok"]);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_before_its_first_service_call_does_not_store_its_input() {
+    for (streamed, mode) in
+        cases!(BOTH_WAYS, [PersistenceMode::PerRun, PersistenceMode::PerServiceCall])
+    {
+        let store = store();
+        let setup = Setup::new(&store).mode(mode);
+        let asked = asked(&setup, Callers::Declared, streamed).await;
+        let model = ScriptedModel::new([]);
+        let started = Arc::new(Notify::new());
+        let hanging = |name: &'static str| {
+            let started = started.clone();
+            tool_fn(definition(name), move |_: ToolContext| {
+                started.notify_one();
+                std::future::pending::<Result<ToolOutput, BoxError>>()
+            })
+        };
+        let tools = Tools::new().with(hanging("look")).with(hanging("pay"));
+        let tool_loop = ToolLoopLayer::new(tools.declare(definition("ask")));
+        let client = setup.looped(&model, tool_loop);
+        let request = request_with([result_of_ask(), approvals(&asked)], streamed);
+        tokio::select! {
+            answer = send(&client, request) => panic!("the tool does not end: {answer:?}"),
+            () = started.notified() => {}
+        }
+        store.inner().flush().await.unwrap();
+        assert_eq!(stored(&store).await, ASKED, "{mode:?}");
     }
 }
 

@@ -84,7 +84,10 @@ async fn a_persister_above_the_tool_loop_is_refused() {
         let looped = ToolLoopLayer::new(tools(&tool_log)).layer(model.clone());
         let alone = boxed(PerServiceCallPersistence::new(store.clone()).layer(looped));
         let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(alone.clone()));
-        for client in [alone, client] {
+        let whole = ToolLoopLayer::new(tools(&tool_log)).layer(persister(&model, &store));
+        let whole = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(whole));
+        let above_all = boxed(PerServiceCallPersistence::new(store.clone()).layer(whole));
+        for client in [alone, client, above_all] {
             let error = send(&client, ask("hi", streamed)).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
             assert!(matches!(error, ToolLoopError::PersisterAbove { .. }), "{error:?}");
