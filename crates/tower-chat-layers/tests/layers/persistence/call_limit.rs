@@ -68,6 +68,23 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_not_stored() {
 }
 
 #[tokio::test]
+async fn the_first_answer_of_a_persister_alone_is_limited_too() {
+    for streamed in BOTH_WAYS {
+        let (store, tool_log) = (store(), ToolLog::default());
+        let calls = [("look", "c1"), ("look", "c2"), ("look", "c3")];
+        let model =
+            ScriptedModel::new([Step::message(call_message(calls)), Step::text("on it goes")]);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+        let tool_loop = ToolLoopLayer::new(tools(&tool_log)).max_calls_per_answer(Some(LIMIT));
+        let client = boxed(tool_loop.layer(below));
+        let error = send(&client, ask("where?", streamed)).await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(ToolLoopError::TooManyCalls { .. })));
+        assert_eq!(tool_log.names(), [""; 0]);
+        assert_eq!(stored(&store).await, [""; 0]);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_with_as_many_calls_as_allowed_is_run() {
     every_case(async |case| {
         let (store, tool_log) = (case.store().await, ToolLog::default());
