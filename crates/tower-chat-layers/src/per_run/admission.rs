@@ -26,9 +26,11 @@ pub(super) struct RunAdmission {
     pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
-/// An open run that must be resumed or closed before another run may begin, and the end with which it
-/// must be closed. The end is `None` if the open run must be resumed.
-pub(super) type BlockingRun = (Box<OpenRun>, Option<RunEnd>);
+/// An open run that must end before another run may begin.
+pub(super) enum BlockingRun {
+    Resume(Box<OpenRun>),
+    Close(RunId, RunEnd),
+}
 
 /// Makes the run the only active run of its conversation in this process. Otherwise, the policy
 /// decides whether the run waits, continues in a branch, or fails. Returns the conversation in
@@ -102,21 +104,23 @@ pub(super) fn blocking_run(
     if let Some(held) = settings.held_elsewhere(key, open) {
         return Err(held);
     }
+    let resume = || BlockingRun::Resume(Box::new(open.clone()));
     if open.run == *run {
         let is_journaled = mode == PersistenceMode::Journaled;
-        return Ok((!is_journaled).then(|| (Box::new(open.clone()), None)));
+        return Ok((!is_journaled).then(resume));
     }
-    let end = match settings.policy.journal.on_open_run {
+    Ok(Some(match settings.policy.journal.on_open_run {
         // The caller of the open run has disconnected, so its answer needs no paid service call.
-        OnOpenRun::Recover if open.lease.until == LeaseEnd::Abandoned => Some(RunEnd::Commit),
-        OnOpenRun::Recover => None,
-        OnOpenRun::Commit => Some(RunEnd::Commit),
-        OnOpenRun::Discard => Some(RunEnd::Discard),
+        OnOpenRun::Recover if open.lease.until == LeaseEnd::Abandoned => {
+            BlockingRun::Close(open.run, RunEnd::Commit)
+        }
+        OnOpenRun::Recover => resume(),
+        OnOpenRun::Commit => BlockingRun::Close(open.run, RunEnd::Commit),
+        OnOpenRun::Discard => BlockingRun::Close(open.run, RunEnd::Discard),
         OnOpenRun::Reject => {
             return Err(PersistenceError::OpenRun { key: key.clone(), run: open.run });
         }
-    };
-    Ok(Some((Box::new(open.clone()), end)))
+    }))
 }
 
 /// Returns a request that resumes an open run, with the options and extensions of another request.

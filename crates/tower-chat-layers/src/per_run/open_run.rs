@@ -12,7 +12,7 @@ use tower_chat_core::{
 
 use super::{
     PerRunPersistence,
-    admission::{blocking_run, resuming},
+    admission::{BlockingRun, blocking_run, resuming},
     lease_wait::LeaseWaiting,
     service::execute_run,
 };
@@ -67,8 +67,8 @@ pub(super) async fn clear_open_run<S: ChatService>(
                     return Ok((head, recovered));
                 }
             }
-            Some((open, Some(end))) => close_open_run(settings, key, open.run, end).await?,
-            Some((open, None)) => {
+            Some(BlockingRun::Close(run, end)) => close_open_run(settings, key, run, end).await?,
+            Some(BlockingRun::Resume(open)) => {
                 if attempted.replace(open.run) == Some(open.run) {
                     let (key, run) = (key.clone(), open.run);
                     return Err(PersistenceError::OpenRun { key, run }.into());

@@ -169,6 +169,7 @@ struct HistoryLostInRun {
     admission: Option<RunAdmission>,
 }
 
+/// Executes an attempt at a run. The inner error reports that the service has lost the history.
 async fn attempt<S: ChatService>(
     service: &mut S,
     layer: &PerRunPersistence,

@@ -96,6 +96,8 @@ impl Replay {
     /// including interrupted calls, which the returned replay cannot remove. Before the split, the
     /// caller must pass the messages that it will push to
     /// [`retract_answered_by`](Self::retract_answered_by).
+    ///
+    /// The returned replay has copies of all fields that this function does not name.
     #[must_use]
     pub(crate) fn split_open_round(&mut self) -> Self {
         Self {

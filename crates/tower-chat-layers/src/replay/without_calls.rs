@@ -20,7 +20,7 @@ pub(super) fn without_calls(
     messages: &Messages,
     omitted: impl Fn(&Message) -> Vec<bool>,
 ) -> Messages {
-    let mut round: Option<PartedRound> = None;
+    let mut round: Option<ReducedRound> = None;
     let mut next_position = 0;
     after_step(messages, |message| {
         let position = next_position;
@@ -39,21 +39,22 @@ pub(super) fn without_calls(
             round = None;
             return Some(Cow::Borrowed(message));
         }
-        round = Some(PartedRound::of(message, position, &removed));
+        round = Some(ReducedRound::of(message, position, &removed));
         without_removed(message, &removed).map(changed)
     })
 }
 
-/// A round (the calls of one answer and their results) some of whose calls are removed.
-struct PartedRound {
+/// A round (the calls of one answer and their results) from which calls are removed.
+struct ReducedRound {
     calls: Matcher<String>,
     /// For each call in `calls`, whether it is removed.
     removed: Vec<bool>,
-    /// Whether a call remains. If none remains, results that answer no call are removed too.
+    /// Whether a call remains. If none remains, results that answer no call and empty messages are
+    /// removed too.
     keeps_some: bool,
 }
 
-impl PartedRound {
+impl ReducedRound {
     fn of(message: &Message, position: usize, removed: &[bool]) -> Self {
         let (key, base) = (AnswerKey::of(message), IdBase::of(message, position));
         let ids = AnswerIds::default().next_calls(key, message.asked_calls(), base, 0);
@@ -77,7 +78,7 @@ impl PartedRound {
             }
         };
         let kept: Vec<&Part> = message.parts.iter().filter(&mut is_kept).collect();
-        if kept.len() == message.parts.len() {
+        if kept.len() == message.parts.len() && (self.keeps_some || !kept.is_empty()) {
             return Some(Cow::Borrowed(message));
         }
         let kept: Vec<Part> = kept.into_iter().cloned().collect();

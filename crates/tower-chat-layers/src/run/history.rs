@@ -123,7 +123,11 @@ async fn replay_of(
     }
     if dangling_calls.needs_record() && !replay.dangling_positions().is_empty() {
         let store = &settings.store;
-        let asked = replay.clone().push_answering(own).into_iter().flatten().flatten();
+        let asked = match own.iter().any(|message| message.results().next().is_some()) {
+            true => replay.clone().push_answering(own),
+            false => Vec::new(),
+        };
+        let asked = asked.into_iter().flatten().flatten();
         let answered: Vec<_> = asked.map(|asked| asked.call_position).collect();
         let completed =
             completed_from_record(store, key, &history, &replay, dangling_calls, &answered);

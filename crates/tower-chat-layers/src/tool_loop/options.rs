@@ -30,10 +30,13 @@ pub(super) fn without_tools(caller: &Arc<ChatOptions>) -> Arc<ChatOptions> {
 /// model would call tools in every answer and never finish. A continuation token belongs to the
 /// first service call, which has requested its answer.
 pub(super) fn after_first_call(caller: &mut Arc<ChatOptions>) {
-    let caller = Arc::make_mut(caller);
-    caller.continuation = None;
-    if let Some(ToolChoice::Required | ToolChoice::Tool(_)) = caller.tool_choice {
-        caller.tool_choice = None;
+    let demands_tool =
+        matches!(caller.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)));
+    if demands_tool {
+        Arc::make_mut(caller).tool_choice = None;
+    }
+    if caller.continuation.is_some() {
+        Arc::make_mut(caller).continuation = None;
     }
 }
 

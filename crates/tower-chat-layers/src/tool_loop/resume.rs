@@ -19,7 +19,8 @@ use crate::{
 const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not stored.";
 
 impl PlannedCall {
-    /// Returns the outcome of an approved call whose arguments were not stored.
+    /// Returns the outcome of an approved call whose arguments were not stored. Its result is only
+    /// recorded, and therefore contains no position of the call.
     pub(super) fn refusal_for_changed_arguments(&self) -> Option<ToolOutcome> {
         let mut result = ToolResult::error(self.pending.id(), ARGUMENTS_NOT_KEPT);
         result.name = Some(self.pending.name().to_owned());

@@ -114,8 +114,8 @@ impl FinishTimes {
         let mut asking = None;
         for message in messages.iter() {
             if message.calls().next().is_some() {
-                let calls = (0..).zip(message.asked_calls()).zip(self.of_calls(message));
-                asking = message.id.map(|id| (id, calls));
+                let calls = || (0..).zip(message.asked_calls()).zip(self.of_calls(message));
+                asking = message.id.map(|id| (id, calls()));
             }
             let Some((id, calls)) = &mut asking else { continue };
             for (result, ((index, call), known)) in message.results().zip(calls) {

@@ -29,6 +29,14 @@ fn a_call_of_an_unregistered_tool_is_omitted_with_its_result() {
 }
 
 #[test]
+fn an_empty_message_after_omitted_calls_is_omitted_too() {
+    let [asking, _] = <[Message; 2]>::try_from(round(&[("1", "old", "{}")])).unwrap();
+    let messages = [Message::user("u"), asking, Message::tool_results([])].into();
+    let policy = OutdatedCalls::keep().drop_unregistered();
+    assert_eq!(policy.apply(&messages, Some(&["new"])).len(), 1);
+}
+
+#[test]
 fn no_call_is_outdated_if_the_registered_tools_are_unknown() {
     let messages: Messages = round(&[("1", "old", "{}")]).into();
     let policy = OutdatedCalls::keep().drop_unregistered();
