@@ -16,7 +16,7 @@ use crate::{
     layers_below::{LayerKind, report_readiness_poll},
     run::{
         Persister, Run, begin_lone_run, check_recorded, persisted, repeated_answer, restart_run,
-        run_without_store, store_run, summarize_before,
+        run_of_persister_above, run_without_store, store_run, summarize_before,
     },
     tool::RunAncestry,
 };
@@ -63,7 +63,7 @@ async fn per_service_call<S: ChatService>(
     mut request: ChatRequest,
     layer: Arc<PerServiceCallPersistence>,
 ) -> Result<ChatResponse, BoxError> {
-    if let Some(run) = Run::of_persister_above(&request) {
+    if let Some(run) = run_of_persister_above(&request) {
         if run.log().persister == Persister::ToolLoop {
             // The tool loop could not find this layer, and stores the run itself.
             return service.call(request).await.map_err(Into::into);

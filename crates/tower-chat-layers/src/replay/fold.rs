@@ -14,9 +14,9 @@ use tower_chat_core::{
 
 use super::{
     DanglingCalls, Replay, ReplaySummary, broken_links,
-    dangling::Strictness,
     naming::Naming,
     order::in_order,
+    policy::Strictness,
     round::{AfterRound, Round, RoundCall},
     run_end,
 };

@@ -43,6 +43,7 @@ mod omitted_calls;
 mod order;
 mod output;
 mod pending;
+mod policy;
 mod registered;
 mod retract;
 mod round;
@@ -77,9 +78,10 @@ pub(crate) use self::{
 pub use self::{
     call_ids::effective_call_ids,
     citations::{Citations, CompactionTime, Source, Uncited},
-    dangling::{DanglingCallError, DanglingCalls},
+    dangling::DanglingCallError,
     freshness::{Channel, FinishTimes, Freshness, FreshnessError},
     old_media::OldMedia,
+    policy::DanglingCalls,
     registered::OutdatedCalls,
     round::INTERRUPTED,
     settings::ReplaySettingsError,
@@ -91,9 +93,9 @@ pub use self::{
     window::{EstimatedTokens, TokenCounter, Window},
 };
 use self::{
-    dangling::Strictness,
     interrupted::Retracted,
     omitted_calls::OmittedCalls,
+    policy::Strictness,
     round::{Round, RoundCall},
 };
 use crate::yielding::LARGE;

@@ -122,7 +122,7 @@ pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
     runtime.spawn(async move {
         loop {
             tokio::time::sleep(lease / 3).await;
-            let Some(run) = run.upgrade().map(Run::new) else { return };
+            let Some(run) = run.upgrade().map(Run::from) else { return };
             if !renew_claims(&run, lease).await {
                 return;
             }

@@ -67,7 +67,7 @@ use std::{
 
 use tokio::sync::OnceCell;
 use tower_chat_core::{
-    ChatRequest, Conversation, ConversationKey, Message, Messages, RunId, store::HistoryStore,
+    ChatRequest, Conversation, ConversationKey, Messages, RunId, store::HistoryStore,
 };
 
 pub(crate) use self::{
@@ -87,7 +87,7 @@ pub(crate) use self::{
     log::Persister,
     lost_history::check_recorded,
     model_request::strip_sentinel,
-    of_loop::{restart_run, run_without_store, store_run},
+    of_loop::{number_after, number_message, restart_run, run_without_store, store_run},
     partial_text::{is_marked_interrupted, partial_message},
     persisted::persisted,
     prior_attempts::{CallOutcome, Waiting},
@@ -191,25 +191,6 @@ pub struct ServiceCall {
 }
 
 impl Run {
-    fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, is_below_persister: false }
-    }
-
-    /// Returns the run of a request, if a persister has already handled the request.
-    pub(crate) fn of_persister_above(request: &ChatRequest) -> Option<&Self> {
-        request.extensions.get::<Self>().filter(|run| run.is_below_persister)
-    }
-
-    /// Adds the run to a request. A persister above remains visible.
-    fn put_in(&self, request: &mut ChatRequest) {
-        let is_below_persister = Self::of_persister_above(request).is_some();
-        request.extensions.insert(Self { is_below_persister, ..self.clone() });
-    }
-
-    fn below_persister(&self) -> Self {
-        Self { is_below_persister: true, ..self.clone() }
-    }
-
     /// Returns the run of a request, if a layer above the tool loop has begun it.
     pub(crate) fn begun_by_layer(request: &ChatRequest) -> Option<&Self> {
         request.extensions.get::<Self>().filter(|run| !run.log().is_alone)
@@ -299,20 +280,20 @@ impl Run {
         self.stored().map_or(&DEFAULT, |stored| &stored.policy)
     }
 
-    /// Numbers the messages of the tool loop after those of its request.
-    pub(crate) fn number_after(&self, request: &ChatRequest) {
-        self.log().conversation.added.number_after(request);
-    }
-
-    /// Sets the id and the time of a message of the tool loop, if it has none.
-    pub(crate) fn number(&self, message: Arc<Message>) -> Arc<Message> {
-        let now = self.clock().whole_milliseconds();
-        self.log().conversation.added.number_of_loop(message, now)
-    }
-
     pub(crate) fn log(&self) -> MutexGuard<'_, RunLog> {
         self.shared.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl From<Arc<Shared>> for Run {
+    fn from(shared: Arc<Shared>) -> Self {
+        Self { shared, is_below_persister: false }
+    }
+}
+
+/// Returns the run of a request, if a persister has already handled the request.
+pub(crate) fn run_of_persister_above(request: &ChatRequest) -> Option<&Run> {
+    request.extensions.get::<Run>().filter(|run| run.is_below_persister)
 }
 
 /// Returns the source number that follows the highest source number in the loaded history, in the

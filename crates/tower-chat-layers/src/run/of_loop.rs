@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::sync::OnceCell;
-use tower_chat_core::{Answer, Conversation};
+use tower_chat_core::{Answer, ChatRequest, Conversation, Message};
 
 use super::{Run, Shared, log::RunLog};
 use crate::PersistenceError;
@@ -15,7 +15,18 @@ use crate::PersistenceError;
 /// below the tool loop begins it with the first service call.
 pub(crate) fn run_without_store(conversation: Conversation) -> Run {
     let log = Mutex::new(RunLog::without_store(conversation.run));
-    Run::new(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
+    Run::from(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
+}
+
+/// Numbers the messages of the tool loop after those of its request.
+pub(crate) fn number_after(run: &Run, request: &ChatRequest) {
+    run.log().conversation.added.number_after(request);
+}
+
+/// Sets the id and the time of a message of the tool loop, if it has none.
+pub(crate) fn number_message(run: &Run, message: Arc<Message>) -> Arc<Message> {
+    let now = run.clock().whole_milliseconds();
+    run.log().conversation.added.number_of_loop(message, now)
 }
 
 /// Begins a run that has no store yet: moves the state and the store of the run that `begin`

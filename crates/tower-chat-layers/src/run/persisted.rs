@@ -24,7 +24,7 @@ pub(crate) async fn persisted<S: ChatService>(
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
         StartedCall::Call(mut call) => {
-            request.extensions.insert(run.below_persister());
+            request.extensions.insert(Run { is_below_persister: true, ..run.clone() });
             call.reserve().await?;
             yield_if_large(call.inputs()).await;
             let response = call_again_if_refused(service, run, request).await;

@@ -27,7 +27,8 @@ use crate::{
     next_step::{CallRules, NextStep, PlannedCall},
     run::{
         CallOutcome, InterruptedRun, Persister, Run, ServiceCall, WritePoint, is_without_calls,
-        next_source_number, put_history_for_loop, run_without_store,
+        next_source_number, number_after, number_message, put_history_for_loop,
+        run_of_persister_above, run_without_store,
     },
     tool::{PendingCall, RunContext, SourceNumbers},
 };
@@ -52,7 +53,7 @@ impl<S> LoopRun<S> {
             true => Transcript::only_unsent(&request),
             false => Transcript::with_whole_history(&request),
         };
-        run.number_after(&request);
+        number_after(&run, &request);
         let tools = settings.source.tools();
         run.log().call_records.hooks.use_tools(&tools);
         let rules = CallRules {
@@ -105,7 +106,7 @@ impl<S> LoopRun<S> {
     fn resume(&mut self, interrupted: InterruptedRun) -> Result<(), ToolLoopError> {
         let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
-            let message = self.run.number(message.clone());
+            let message = number_message(&self.run, message.clone());
             self.transcript.push_sent(&message);
         }
         if response.is_empty() {
@@ -179,7 +180,7 @@ pub(super) async fn check_layers<S: ChatService>(
     request: &ChatRequest,
 ) -> Result<bool, BoxError> {
     let conversation = request.conversation().map(|conversation| conversation.key.clone());
-    if Run::of_persister_above(request).is_some() {
+    if run_of_persister_above(request).is_some() {
         return Err(ToolLoopError::PersisterAbove { conversation }.into());
     }
     if below.holds(LayerKind::PerRunPersistence) {

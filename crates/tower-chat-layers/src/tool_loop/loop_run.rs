@@ -13,7 +13,7 @@ use super::{
 use crate::{
     PersistenceError, UnansweredInputs,
     next_step::PlannedCall,
-    run::{Event, Run, WritePoint, submit_unstored_outcomes, withdraw_claims},
+    run::{Event, Run, WritePoint, number_message, submit_unstored_outcomes, withdraw_claims},
     tool::{RunContext, Tools},
 };
 
@@ -67,7 +67,7 @@ pub(super) struct Reading {
 
 impl<S> LoopRun<S> {
     pub(super) fn add_message(&mut self, message: Message) -> Option<MessageId> {
-        let message = self.run.number(Arc::new(message));
+        let message = number_message(&self.run, Arc::new(message));
         self.transcript.push_unsent(&message);
         let id = message.id;
         self.updates.push_back(ChatUpdate::Message(message));

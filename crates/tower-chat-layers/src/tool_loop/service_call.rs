@@ -17,7 +17,7 @@ use crate::{
     PersistenceError,
     chat_service::ChatService,
     next_step::{CallRules, LoopPolicy, MAX_PAUSES, NextStep},
-    run::{Persister, ServiceCall, keep_pending_calls, persisted},
+    run::{Persister, ServiceCall, keep_pending_calls, number_message, persisted},
     tool::Tools,
     yielding::yield_if_large,
 };
@@ -62,7 +62,7 @@ impl<S: ChatService> LoopRun<S> {
             Ok(Answer { messages, finish, .. }) => {
                 let messages = messages
                     .into_iter()
-                    .map(|message| self.run.number(message))
+                    .map(|message| number_message(&self.run, message))
                     .inspect(|message| self.updates.push_back(ChatUpdate::Message(message.clone())))
                     .collect();
                 self.answered(messages, finish)?;
@@ -93,7 +93,7 @@ impl<S: ChatService> LoopRun<S> {
                 return self.answered(reading.messages, finish);
             }
             ChatUpdate::Message(message) => {
-                let message = self.run.number(message);
+                let message = number_message(&self.run, message);
                 let has_calls = message.calls().next().is_some();
                 reading.holds_updates |= has_calls && self.tools.any_needs_approval();
                 reading.text.clear();

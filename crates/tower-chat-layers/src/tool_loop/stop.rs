@@ -14,7 +14,7 @@ use super::{
 use crate::{
     next_step::{Action, NextStep, PlannedCall, Refusal},
     replay::INTERRUPTED,
-    run::{CallOutcome, Event, Run, partial_message, unanswered_calls},
+    run::{CallOutcome, Event, Run, number_message, partial_message, unanswered_calls},
     tool::{PendingCall, ToolOutput, ToolReport},
 };
 
@@ -91,7 +91,7 @@ impl<S> LoopRun<S> {
             messages = self.ask(messages, &Finish::default())?;
         }
         if !text.is_empty() {
-            let partial = self.run.number(Arc::new(partial_message(&text)));
+            let partial = number_message(&self.run, Arc::new(partial_message(&text)));
             self.updates.push_back(ChatUpdate::Message(partial.clone()));
             messages.push(partial);
         }

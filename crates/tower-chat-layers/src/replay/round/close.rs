@@ -7,7 +7,10 @@ use std::sync::Arc;
 use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 
 use super::{After, Following, PlacedResult, Round, RoundCall};
-use crate::replay::{DanglingCalls, broken_links, dangling::Strictness};
+use crate::replay::{
+    broken_links,
+    policy::{DanglingCalls, Strictness},
+};
 
 #[derive(Debug)]
 pub(in crate::replay) enum AfterRound {

@@ -168,7 +168,7 @@ pub(crate) async fn begin_run(
         _loaded: loaded,
     };
     let stored = OnceCell::new_with(Some(Arc::new(stored)));
-    let run = Run::new(Arc::new(Shared { conversation, log: Mutex::new(log), stored }));
+    let run = Run::from(Arc::new(Shared { conversation, log: Mutex::new(log), stored }));
     if let Some(content) = &opened.resumed {
         resume_run(&settings.store, &run, content, approves).await?;
     }

@@ -16,6 +16,7 @@ use crate::{
         log::RunLog,
         model_request::{joined, own_messages},
         repeated_input::repeated_len,
+        run_of_persister_above,
     },
 };
 
@@ -40,7 +41,9 @@ pub(crate) fn open_request(
         WritePoint::EachCall => put_unanswered_before(&log, &mut request, &own),
         WritePoint::End => put_history_before(run, &mut log, &mut request, &own)?,
     }
-    run.put_in(&mut request);
+    // A persister above remains visible.
+    let is_below_persister = run_of_persister_above(&request).is_some();
+    request.extensions.insert(Run { is_below_persister, ..run.clone() });
     log.refused.mark(&mut request);
     drop(log);
     Ok((request, own))

@@ -66,7 +66,7 @@ pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
     runtime.spawn(async move {
         loop {
             tokio::time::sleep(interval).await;
-            let Some(run) = run.upgrade().map(Run::new) else { return };
+            let Some(run) = run.upgrade().map(Run::from) else { return };
             let slot = Ok(Slot::unbounded().without_blocking());
             let mut renewed = {
                 let mut log = run.log();
