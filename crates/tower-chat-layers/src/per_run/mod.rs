@@ -17,8 +17,8 @@
 
 mod admission;
 mod layer;
-mod lease_wait;
 mod open_run;
+mod process_wait;
 mod service;
 
 pub use self::{layer::PerRunPersistence, service::PerRunPersistenceService};

@@ -13,7 +13,7 @@ use tower_chat_core::{
 use super::{
     PerRunPersistence,
     admission::{BlockingRun, blocking_run, resuming},
-    lease_wait::LeaseWaiting,
+    process_wait::ProcessWait,
     service::execute_run,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub(super) async fn clear_open_run<S: ChatService>(
     let settings = &layer.settings;
     let key = &conversation.key;
     let resumes = request.extensions.get::<ResumesRun>().is_some();
-    let mut waiting = LeaseWaiting::of(request, settings);
+    let mut waiting = ProcessWait::of(request, settings);
     let mut recovered: Option<Box<RecoveredRun>> = None;
     let mut attempted = None;
     loop {

@@ -234,7 +234,8 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
 }
 
 /// Returns the claims of `calls`, and rows that set the end of these claims to `until`, or withdraw
-/// them (`None`). With the claims, the store refuses the write if another attempt has claimed one of the calls.
+/// them (`None`). With the claims, the store refuses the write if another attempt has claimed one of
+/// the calls.
 fn held_rows(
     log: &RunLog,
     calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,

@@ -1,4 +1,4 @@
-//! What the layers below a run's span read from and report to the span.
+//! The data that the layer for the span of a run shares with the layers below it.
 
 use std::sync::{Arc, OnceLock};
 

@@ -16,8 +16,8 @@ use crate::{
     run::Settings,
 };
 
-/// The state and the time limit of a run that waits for other processes.
-pub(super) struct LeaseWaiting {
+/// The wait of a run for other processes: its time limit, and what it has found.
+pub(super) struct ProcessWait {
     /// The maximum total waiting time. `None` if the run does not wait.
     limit: Option<Duration>,
     /// The time of the first wait plus `limit`. `None` before the first wait.
@@ -27,7 +27,7 @@ pub(super) struct LeaseWaiting {
     held_at: Option<Revision>,
 }
 
-impl LeaseWaiting {
+impl ProcessWait {
     /// The interval at which a waiting run reads the store, because the other process may end or
     /// renew its lease at any time.
     const POLL_INTERVAL: Duration = Duration::from_millis(500);
