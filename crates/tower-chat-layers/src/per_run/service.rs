@@ -34,7 +34,7 @@ use crate::{
     recovery::ResumesRun,
     refusal::is_before_service,
     run::{
-        Caller, Event, LeaveCause, Run, RunParameters, ServiceCall, Settings, WritePoint,
+        BegunBy, Event, LeaveCause, Run, RunParameters, ServiceCall, Settings, WritePoint,
         answered_before, begin_run, check_recorded, complete_run, end_unanswered, head_of,
         last_answer, open_request, stored_answer, strip_sentinel, summarize_before, write_beside,
     },
@@ -179,7 +179,7 @@ async fn attempt<S: ChatService>(
 ) -> Result<Result<ChatResponse, HistoryLostInRun>, BoxError> {
     let settings = &layer.settings;
     yield_if_large(request.messages().iter_from(request.history_len())).await;
-    let run = begin_run(settings, parameters, &mut request, Caller::Request).await?;
+    let run = begin_run(settings, parameters, &mut request, BegunBy::LayerAbove).await?;
     let mut opened = OpenedRun { run: run.clone(), admission, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, settings, &run, request, &mut opened).await;
     let BegunCall { request, stored, slot } = match begun {

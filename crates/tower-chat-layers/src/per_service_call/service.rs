@@ -15,8 +15,8 @@ use crate::{
     chat_service::ChatService,
     layers_below::{LayerKind, report_readiness_poll},
     run::{
-        Persister, Run, begin_lone_run, check_recorded, persisted, repeated_answer, restart_run,
-        run_of_persister_above, run_without_store, store_run, summarize_before,
+        BegunBy, Persister, Run, begin_lone_run, check_recorded, persisted, repeated_answer,
+        restart_run, run_of_persister_above, run_without_store, store_run, summarize_before,
     },
     tool::RunAncestry,
 };
@@ -119,7 +119,6 @@ async fn call_with_record<S: ChatService>(
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     let begin = begin_alone(layer, conversation, &mut request, true);
     let answer = restart_run(&run, begin).await?;
-    run.log().persister.note_layer();
     if let Some(answer) = answer {
         return Ok(answer.into());
     }
@@ -143,7 +142,8 @@ async fn lone_run(
     // A layer in between may have copied the extensions of a request of another conversation.
     let is_it = |run: &Run| run.store().is_none() || *run.conversation() == conversation;
     let of_loop = of_loop.filter(is_it);
-    let run = of_loop.unwrap_or_else(|| run_without_store(conversation.clone()));
+    let of_call = || run_without_store(conversation.clone(), BegunBy::of_service_call(request));
+    let run = of_loop.unwrap_or_else(of_call);
     let answer = store_run(&run, begin_alone(layer, conversation, request, false)).await?;
     Ok((run, answer))
 }

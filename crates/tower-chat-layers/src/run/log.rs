@@ -26,8 +26,6 @@ pub(crate) struct RunLog {
     /// The mode in which the run is stored. Each mode is a column of the table in
     /// `docs/contract.md`.
     pub(super) mode: PersistenceMode,
-    /// Whether no layer above the tool loop has begun the run.
-    pub(crate) is_alone: bool,
     /// The stored answer of a run without a layer above the tool loop, if the store already
     /// contained the complete run.
     pub(crate) answer: Option<Answer>,
@@ -120,8 +118,7 @@ impl RunLog {
     pub(super) fn without_store(run: RunId) -> Self {
         let conversation = LoadedConversation::empty(run);
         let mode = PersistenceMode::PerServiceCall;
-        let log = Self::new(mode, conversation, CallRecords::default());
-        Self { is_alone: true, ..log }
+        Self::new(mode, conversation, CallRecords::default())
     }
 
     /// Creates the log of a run without events.
@@ -132,7 +129,6 @@ impl RunLog {
     ) -> Self {
         Self {
             mode,
-            is_alone: false,
             answer: None,
             refused: RefusedSoFar::stored(conversation.replay.refused()),
             conversation,

@@ -92,7 +92,7 @@ pub(crate) use self::{
     persisted::persisted,
     prior_attempts::{CallOutcome, Waiting},
     redact::is_without_calls,
-    repeated::{Caller, last_answer},
+    repeated::last_answer,
     summary::summarize_before,
     tool_events::{tool_finished, tools_started, write_beside},
     unanswered_calls::unanswered_calls,
@@ -147,6 +147,7 @@ pub struct Run {
 /// The state that all clones of a run share.
 struct Shared {
     conversation: Conversation,
+    begun_by: BegunBy,
     log: Mutex<RunLog>,
     /// Empty until a persister begins the run. Until then, events of the run have no effect. Must
     /// be the last field: fields are dropped in order, and all other references to the loaded
@@ -168,6 +169,29 @@ struct Storage {
     is_nested: bool,
     arrived_at: SystemTime,
     _loaded: Loaded,
+}
+
+/// The layer that has begun a run, and that also ends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BegunBy {
+    /// `PerRunPersistence`, or another layer above the tool loop.
+    LayerAbove,
+    /// The tool loop of this crate. The persister below loads the history with the first service
+    /// call.
+    ToolLoop,
+    /// The persister below a tool loop of another crate. Each service call begins the run again,
+    /// and no layer knows which call is the last.
+    OtherLoop,
+}
+
+impl BegunBy {
+    /// Returns which tool loop has made a service call of a run that no layer above has begun.
+    pub(crate) fn of_service_call(request: &ChatRequest) -> Self {
+        match request.extensions.get::<ServiceCall>() {
+            Some(_) => Self::ToolLoop,
+            None => Self::OtherLoop,
+        }
+    }
 }
 
 /// When a run is written.
@@ -193,7 +217,11 @@ pub struct ServiceCall {
 impl Run {
     /// Returns the run of a request, if a layer above the tool loop has begun it.
     pub(crate) fn begun_by_layer(request: &ChatRequest) -> Option<&Self> {
-        request.extensions.get::<Self>().filter(|run| !run.log().is_alone)
+        request.extensions.get::<Self>().filter(|run| run.begun_by() == BegunBy::LayerAbove)
+    }
+
+    pub(crate) fn begun_by(&self) -> BegunBy {
+        self.shared.begun_by
     }
 
     /// Returns the id of the run.

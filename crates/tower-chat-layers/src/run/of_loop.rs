@@ -8,14 +8,17 @@ use std::{
 use tokio::sync::OnceCell;
 use tower_chat_core::{Answer, ChatRequest, Conversation, Message};
 
-use super::{Run, Shared, log::RunLog};
+use super::{
+    BegunBy, Run, Shared,
+    log::{Persister, RunLog},
+};
 use crate::PersistenceError;
 
 /// Returns a run without a store, whose events have no effect until `PerServiceCallPersistence`
 /// below the tool loop begins it with the first service call.
-pub(crate) fn run_without_store(conversation: Conversation) -> Run {
+pub(crate) fn run_without_store(conversation: Conversation, begun_by: BegunBy) -> Run {
     let log = Mutex::new(RunLog::without_store(conversation.run));
-    Run::from(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
+    Run::from(Arc::new(Shared { conversation, begun_by, log, stored: OnceCell::new() }))
 }
 
 /// Numbers the messages of the tool loop after those of its request.
@@ -68,7 +71,7 @@ async fn take_over(
     log.conversation.added.continue_numbers_of(&of_loop.conversation.added);
     let tools = of_loop.call_records.hooks.newest_tools();
     let loop_policy = of_loop.loop_policy.take();
-    *of_loop = RunLog { answer, loop_policy, ..log };
+    *of_loop = RunLog { answer, loop_policy, persister: Persister::Layer, ..log };
     // The hooks of the loop's tools decide which parts of the first answer are stored.
     tools.iter().for_each(|tools| of_loop.call_records.hooks.use_tools(tools));
     drop(of_loop);
@@ -94,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn events_of_a_run_without_a_store_have_no_effect() {
-        let run = run_without_store(conversation());
+        let run = run_without_store(conversation(), BegunBy::ToolLoop);
         run.write(begun()).await.unwrap();
         run.note(begun());
         run.check_persister().unwrap();
@@ -105,7 +108,7 @@ mod tests {
     #[tokio::test]
     async fn concurrent_service_calls_begin_the_run_once_and_a_failure_is_not_stored() {
         let (conversation, settings) = (conversation(), Settings::new(MemoryStore::new()));
-        let run = run_without_store(conversation.clone());
+        let run = run_without_store(conversation.clone(), BegunBy::ToolLoop);
         let failed = async { Err(PersistenceError::NoConversation { layer: "a test" }) };
         store_run(&run, failed).await.unwrap_err();
         assert!(run.store().is_none());

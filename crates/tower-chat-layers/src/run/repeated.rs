@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, ServiceCall, Settings,
+    BegunBy, Run, Settings,
     log::RunLog,
     model_request::own_messages,
     stored_messages::{RunInStore, stored_of_run},
@@ -18,15 +18,6 @@ use crate::{
     replay::{is_end_marker, without_mark},
     transcript::{NewInput, Observed, Step, StoredRun, StoredTranscript, leading_system, observe},
 };
-
-/// The layer that begins a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Caller {
-    /// The layer above the tool loop, with the caller's request.
-    Request,
-    /// The layer below the tool loop, with the request of one service call.
-    ServiceCall,
-}
 
 /// Compares a service call of a tool loop of another crate with the stored messages. Returns `None`
 /// if the call repeats no stored message, or if the comparison by [`RepeatedTranscript`] must
@@ -173,17 +164,15 @@ pub(super) async fn take_new(
     request: &mut ChatRequest,
     history: &History,
     (added, is_read): (&[Arc<Message>], bool),
-    caller: Caller,
+    begun_by: BegunBy,
 ) -> Result<Option<Vec<Arc<Message>>>, PersistenceError> {
     let Conversation { key, run } = conversation;
     // The extension must not apply to nested runs.
     let choice = request.extensions.remove::<RepeatedTranscript>();
     let choice = choice.unwrap_or(settings.policy.repeated_transcript);
     let own = own_messages(request);
-    let is_later_call_of_foreign_loop = caller == Caller::ServiceCall
-        && request.extensions.get::<ServiceCall>().is_none()
-        && !added.is_empty();
-    if is_later_call_of_foreign_loop || !choice.compares(&own) {
+    let is_later_call = begun_by == BegunBy::OtherLoop && !added.is_empty();
+    if is_later_call || !choice.compares(&own) {
         return Ok(None);
     }
     let is_background = request.options.is_background();

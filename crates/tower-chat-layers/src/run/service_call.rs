@@ -12,7 +12,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, RunLog, Submission, WritePoint,
+    BegunBy, Run, RunLog, Submission, WritePoint,
     approvals::pending_call_not_kept,
     calls::Attempt,
     events::{Answered, Event},
@@ -74,8 +74,7 @@ impl OpenCall {
         options: Arc<ChatOptions>,
         loop_policy: Option<LoopPolicy>,
     ) -> Self {
-        // If no layer above has begun the run, no later write can store the text of a failed call.
-        let keeps_text = run.policy().keep_partial_text && !run.log().is_alone;
+        let keeps_text = run.policy().keep_partial_text;
         Self {
             run,
             ordinal,
@@ -257,7 +256,7 @@ impl Ending for Box<OpenCall> {
                 let mut answer = call.durable().await?;
                 let mut log = run.log();
                 // A layer above that has begun the run adds this usage.
-                if log.is_alone {
+                if run.begun_by() != BegunBy::LayerAbove {
                     answer.finish.usage += log.take_usage_of_summaries();
                 }
                 Ok(answer)

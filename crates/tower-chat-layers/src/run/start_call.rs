@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tower_chat_core::{Answer, ChatRequest, Finish, HistoryOwner, Message, PersistenceMode, Role};
 
 use super::{
-    Run, ServiceCall, WritePoint,
+    BegunBy, Run, ServiceCall, WritePoint,
     begin::request::replay_with,
     calls::Attempt,
     complete::is_complete,
@@ -43,7 +43,7 @@ pub(crate) fn start_call(
     let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
     let mut log = run.log();
     log.history_in_request.remove_from(request);
-    if log.is_alone && request.history_len() > 0 {
+    if run.begun_by() != BegunBy::LayerAbove && request.history_len() > 0 {
         // The tool loop sends these messages only with its first service call.
         log.calls.prepended = request.history();
     }
@@ -59,7 +59,7 @@ pub(crate) fn start_call(
         }
         Some(Attempt::Unanswered { unsubmitted }) => unsubmitted.clone(),
         // The first request of a resumed run begins with the stored messages.
-        None if ordinal == Some(0) && log.is_alone => {
+        None if ordinal == Some(0) && run.begun_by() != BegunBy::LayerAbove => {
             let mut own = own_messages(request);
             own.drain(..repeated_len(log.conversation.added.as_slice(), &own).unwrap_or(0));
             own
@@ -114,7 +114,7 @@ fn unsubmitted(
     }
     let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
     let is_kept_here = log.conversation.service_id.is_none();
-    if is_of_own_loop || !is_kept_here || log.is_alone {
+    if is_of_own_loop || !is_kept_here || run.begun_by() != BegunBy::LayerAbove {
         let own = log.not_stored_of(own_messages(request));
         let is_later_call = !log.conversation.added.is_empty();
         let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;

@@ -5,7 +5,9 @@ use std::pin::pin;
 use futures_util::FutureExt;
 use tower_chat_core::{BoxError, ChatRequest, RunHandle, Usage};
 
-use super::{Run, Settings, conversation::LoadedConversation, log::RunLog, usage::model_usage};
+use super::{
+    BegunBy, Run, Settings, conversation::LoadedConversation, log::RunLog, usage::model_usage,
+};
 use crate::{
     chat_service::ChatService,
     summarize::{SizedState, Summarizable, SummaryMaker},
@@ -35,12 +37,12 @@ pub(crate) async fn summarize_before<S: ChatService>(
 
 async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) {
     let Some(summarize) = &settings.policy.summarize else { return };
-    let (source, view, own, is_alone) = {
+    let (source, view, own) = {
         let mut log = run.log();
         let Some(source) = log.conversation.take_summarizable() else { return };
         // The replay contains the stored input of a run that is sent again.
         let own = if log.has_stored() { Vec::new() } else { log.conversation.input(request) };
-        (*source, log.conversation.replay.view(), own, log.is_alone)
+        (*source, log.conversation.replay.view(), own)
     };
     let sources = settings.replay_sources(run.conversation(), request);
     let prices = settings.policy.prices.as_ref();
@@ -50,7 +52,8 @@ async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) 
     maker.prices = prices;
     // If no layer above has begun the run, the tool loop drops this future at a stop. With the
     // handle, the persister would continue with the service call before that.
-    maker.handle = request.extensions.get::<RunHandle>().filter(|_| !is_alone);
+    maker.handle =
+        request.extensions.get::<RunHandle>().filter(|_| run.begun_by() == BegunBy::LayerAbove);
     let before = maker.source.summary_id();
     if maker.next_covered().is_none() {
         return telemetry::nothing_to_summarize(run.key());

@@ -26,8 +26,8 @@ use crate::{
     layers_below::{LayerKind, LayersBelow},
     next_step::{CallRules, NextStep, PlannedCall},
     run::{
-        CallOutcome, InterruptedRun, Persister, Run, ServiceCall, WritePoint, is_without_calls,
-        next_source_number, number_after, number_message, put_history_for_loop,
+        BegunBy, CallOutcome, InterruptedRun, Persister, Run, ServiceCall, WritePoint,
+        is_without_calls, next_source_number, number_after, number_message, put_history_for_loop,
         run_of_persister_above, run_without_store,
     },
     tool::{PendingCall, RunContext, SourceNumbers},
@@ -142,7 +142,8 @@ impl<S> LoopRun<S> {
 fn run_of(request: &ChatRequest) -> Run {
     let of_loop = || {
         let without_key = || Conversation { key: ConversationKey::new("", ""), run: RunId::new() };
-        run_without_store(request.conversation().cloned().unwrap_or_else(without_key))
+        let conversation = request.conversation().cloned().unwrap_or_else(without_key);
+        run_without_store(conversation, BegunBy::ToolLoop)
     };
     Run::begun_by_layer(request).cloned().unwrap_or_else(of_loop)
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use futures_util::stream;
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse, ChatUpdate, TruncatedStream};
+use tower_chat_core::{
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, TruncatedStream,
+    store::author::Slot,
+};
 
 use super::{
     ToolLoopError,
@@ -15,7 +18,7 @@ use super::{
 use crate::{
     chat_service::ChatService,
     layers_below::LayersBelow,
-    run::{Run, discard_input},
+    run::{BegunBy, Run, complete_run, discard_input},
     validate::check_not_empty,
     yielding::yield_if_large,
 };
@@ -97,7 +100,9 @@ impl<S: ChatService> LoopRun<S> {
             }
             if self.is_complete() {
                 return match std::mem::replace(&mut self.phase, Phase::Ended) {
-                    Phase::Finishing(finish) => Some(Ok(ChatUpdate::Finish(finish))),
+                    Phase::Finishing(finish) => {
+                        Some(self.complete(finish).await.map(ChatUpdate::Finish))
+                    }
                     _ => None,
                 };
             }
@@ -108,6 +113,19 @@ impl<S: ChatService> LoopRun<S> {
                 return Some(Err(error));
             }
         }
+    }
+
+    /// Stores the rest of a run that the loop has begun. The layer above stores the rest of other
+    /// runs.
+    async fn complete(&mut self, finish: Box<Finish>) -> Result<Box<Finish>, BoxError> {
+        let is_stored = self.run.store().is_none() || self.is_stored_answer();
+        if self.run.begun_by() != BegunBy::ToolLoop || is_stored {
+            return Ok(finish);
+        }
+        let answer = Answer::new(self.transcript.added().cloned().collect(), finish);
+        let mut answer = complete_run(&self.run, Ok(Slot::unbounded()), answer, 0).await?;
+        answer.finish.saved = Some(self.run.log().saved());
+        Ok(answer.finish)
     }
 
     async fn advance(&mut self) -> Result<(), BoxError> {

@@ -13,7 +13,10 @@ use super::{
 use crate::{
     PersistenceError, UnansweredInputs,
     next_step::PlannedCall,
-    run::{Event, Run, WritePoint, number_message, submit_unstored_outcomes, withdraw_claims},
+    run::{
+        BegunBy, Event, LeaveCause, Run, WritePoint, number_message, submit_unstored_outcomes,
+        withdraw_claims,
+    },
     tool::{RunContext, Tools},
 };
 
@@ -140,6 +143,9 @@ impl<S> LoopRun<S> {
         }
         self.run.note(Event::ToolsDropped { calls: interrupted });
         withdraw_claims(&self.run);
+        if self.run.begun_by() == BegunBy::ToolLoop {
+            self.run.note(Event::Left { cause: LeaveCause::Disconnected });
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs the tools of a round (the calls of one answer of the model and their results), and handles
 //! their results: stores the results, adds them to the next service call, or ends the run.
 
-use tower_chat_core::{Answer, BoxError, EndedBy, Finish, store::author::Slot};
+use tower_chat_core::{BoxError, EndedBy, Finish};
 
 use super::{
     ToolLoopError,
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     chat_service::ChatService,
     next_step::PlannedCall,
-    run::{Event, complete_run, discard_input, tool_finished},
+    run::{Event, discard_input, tool_finished},
 };
 
 impl<S: ChatService> LoopRun<S> {
@@ -55,13 +55,7 @@ impl<S: ChatService> LoopRun<S> {
             finish.ended_by = Some(EndedBy::Tool);
             if self.counters.rounds > 0 || self.run.records_each_outcome() {
                 // The caller receives these results, but no service call sends them to the model.
-                let unsent = self.transcript.take_unsent();
-                let is_alone = self.run.log().is_alone;
-                if is_alone {
-                    // No layer above the loop completes the run.
-                    let answer = Answer::new(unsent, Finish::default());
-                    complete_run(&self.run, Ok(Slot::unbounded()), answer, 0).await?;
-                }
+                self.transcript.take_unsent();
             } else {
                 // These are approved calls of an earlier run, which would remain pending without
                 // stored results.

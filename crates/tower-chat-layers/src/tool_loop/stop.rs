@@ -103,8 +103,7 @@ impl<S> LoopRun<S> {
     pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
         let mut in_flight = self.transcript.take_in_flight();
         let unsubmitted = self.unsubmitted_inputs().unwrap_or(in_flight.len());
-        let is_alone = self.run.log().is_alone;
-        let unsent = match self.transcript.is_kept_below() || is_alone {
+        let unsent = match self.transcript.is_kept_below() {
             true => in_flight.split_off(in_flight.len().saturating_sub(unsubmitted)),
             false => Vec::new(),
         };

@@ -31,7 +31,7 @@ use self::{
     resume::resume_run,
 };
 use super::{
-    Run, ServiceCall, Shared, Storage,
+    BegunBy, Run, ServiceCall, Shared, Storage,
     added_messages::AddedMessages,
     call_records::CallRecords,
     complete::is_incomplete_response,
@@ -48,7 +48,7 @@ use super::{
     prior_attempts::PriorAttempts,
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
     recording::Recording,
-    repeated::{Caller, observe_alone, take_new, take_observed},
+    repeated::{observe_alone, take_new, take_observed},
     repeated_input::input_len,
     run_end::recorded_end,
     service_id::agreed_service_id,
@@ -82,7 +82,7 @@ struct RunBuilder<'a> {
     settings: &'a Settings,
     mode: PersistenceMode,
     conversation: &'a Conversation,
-    caller: Caller,
+    begun_by: BegunBy,
     is_background: bool,
 }
 
@@ -123,11 +123,12 @@ pub(crate) async fn begin_run(
     settings: &Settings,
     parameters: RunParameters,
     request: &mut ChatRequest,
-    caller: Caller,
+    begun_by: BegunBy,
 ) -> Result<Run, PersistenceError> {
     let RunParameters { conversation, mode, head, arrived_at, sends_record } = parameters;
     let is_background = request.options.is_background();
-    let builder = RunBuilder { settings, mode, conversation: &conversation, caller, is_background };
+    let builder =
+        RunBuilder { settings, mode, conversation: &conversation, begun_by, is_background };
     builder.check(request)?;
     let opened = builder.open(request, head, sends_record).await?;
     let (mut history, mut loaded) = builder.load(request, &opened).await?;
@@ -168,7 +169,7 @@ pub(crate) async fn begin_run(
         _loaded: loaded,
     };
     let stored = OnceCell::new_with(Some(Arc::new(stored)));
-    let run = Run::from(Arc::new(Shared { conversation, log: Mutex::new(log), stored }));
+    let run = Run::from(Arc::new(Shared { conversation, begun_by, log: Mutex::new(log), stored }));
     if let Some(content) = &opened.resumed {
         resume_run(&settings.store, &run, content, approves).await?;
     }
@@ -189,7 +190,7 @@ pub(crate) async fn begin_lone_run(
     let mode = PersistenceMode::PerServiceCall;
     let arrived_at = settings.clock.now();
     let parameters = RunParameters { conversation, mode, head, arrived_at, sends_record };
-    begin_run(settings, parameters, request, Caller::ServiceCall).await
+    begin_run(settings, parameters, request, BegunBy::of_service_call(request)).await
 }
 impl OpenedHead {
     fn staged(&self) -> &[Arc<Message>] {
@@ -313,7 +314,7 @@ impl RunBuilder<'_> {
         let own = own_messages(request);
         let choice = request.extensions.get::<RepeatedTranscript>().copied();
         let choice = choice.unwrap_or(self.settings.policy.repeated_transcript);
-        let is_new = self.caller == Caller::Request
+        let is_new = self.begun_by == BegunBy::LayerAbove
             && opened.resumed.is_none()
             && opened.service_id.is_none()
             && !own.is_empty()
@@ -356,9 +357,7 @@ impl RunBuilder<'_> {
         opened: &OpenedHead,
         loaded: &LoadedHistory,
     ) -> Result<Option<(Observed, RunId)>, PersistenceError> {
-        let is_of_other_loop =
-            self.caller == Caller::ServiceCall && request.extensions.get::<ServiceCall>().is_none();
-        if !is_of_other_loop || !loaded.is_read || opened.service_id.is_some() {
+        if self.begun_by != BegunBy::OtherLoop || !loaded.is_read || opened.service_id.is_some() {
             return Ok(None);
         }
         observe_alone(self.settings, self.conversation, request, &loaded.loaded.history)
@@ -384,10 +383,10 @@ impl RunBuilder<'_> {
             let digest = added.is_empty().then(|| input_digest(&own)).flatten();
             return Ok(TakenInput { added, is_overtaken, last_answer: None, own, step, digest });
         }
-        let Self { settings, conversation, caller, .. } = *self;
+        let Self { settings, conversation, begun_by, .. } = *self;
         let stored = (&*added, *is_read);
         let last_answer =
-            take_new(settings, conversation, request, history, stored, caller).await?;
+            take_new(settings, conversation, request, history, stored, begun_by).await?;
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
         // If no layer above the tool loop has begun the run, only the messages of the first service
@@ -395,7 +394,7 @@ impl RunBuilder<'_> {
         // them is the first.
         let is_first_call =
             || request.extensions.get::<ServiceCall>().is_some_and(|call| call.ordinal == 0);
-        let is_input = self.caller == Caller::Request || is_first_call();
+        let is_input = self.begun_by == BegunBy::LayerAbove || is_first_call();
         let digest = is_input.then(|| input_digest(&own)).flatten();
         if digest.is_some() && differs(stored_digest.as_deref(), &added, &own) {
             let Conversation { key, run } = self.conversation.clone();
@@ -456,7 +455,6 @@ impl RunBuilder<'_> {
         let journal = self.journal(opened, history, input, visible, prior_rows);
         let conversation = self.loaded_conversation(opened, read, added);
         Ok(RunLog {
-            is_alone: self.caller == Caller::ServiceCall,
             stored_before: StoredBefore {
                 recorded_end,
                 tool_calls,
@@ -526,7 +524,7 @@ impl RunBuilder<'_> {
     /// does not change later, because the requests of later service calls do not contain the
     /// continuation token.
     fn stored_as(&self) -> PersistenceMode {
-        match self.is_background && self.caller == Caller::Request {
+        match self.is_background && self.begun_by == BegunBy::LayerAbove {
             true => PersistenceMode::PerRun,
             false => self.mode,
         }

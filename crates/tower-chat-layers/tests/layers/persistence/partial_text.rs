@@ -37,6 +37,16 @@ fn client(
     stack(model.clone(), store, mode, policy, tools(&ToolLog::default()))
 }
 
+/// Returns the standard stack in per-service-call mode, with or without `PerRunPersistence`.
+fn keeping_client(is_below_layer: bool, model: &ScriptedModel, store: &Store) -> Client {
+    if is_below_layer {
+        return client(model, store, PerServiceCall, keeping());
+    }
+    let below = PerServiceCallPersistence::new(store.clone()).policy(keeping());
+    let tool_loop = ToolLoopLayer::new(tools(&ToolLog::default()));
+    boxed(tool_loop.layer(below.layer(model.clone())))
+}
+
 async fn marked(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap().messages;
@@ -93,7 +103,7 @@ async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
 
 #[tokio::test]
 async fn partial_text_is_stored_after_the_input_of_its_service_call_for_every_interruption() {
-    for calls_before in [0, 1] {
+    for (calls_before, is_below_layer) in cases!([0, 1], [true, false]) {
         for cause in ["dropped", "failed", "cut off"] {
             let store = store();
             let cut = match cause {
@@ -103,7 +113,7 @@ async fn partial_text_is_stored_after_the_input_of_its_service_call_for_every_in
             };
             let first = (calls_before == 1).then(|| calls([("look", "c1")]));
             let model = ScriptedModel::new(first.into_iter().chain([cut]));
-            let client = client(&model, &store, PerServiceCall, keeping());
+            let client = keeping_client(is_below_layer, &model, &store);
             let mut response = head(&client, ask("where?", true)).await.unwrap();
             while let Some(Ok(update)) = response.next().await {
                 if cause == "dropped" && matches!(update, ChatUpdate::TextDelta(_)) {
@@ -113,7 +123,7 @@ async fn partial_text_is_stored_after_the_input_of_its_service_call_for_every_in
             drop(response);
             let mut expected = ALL[..1 + 2 * calls_before].to_vec();
             expected.push("assistant It rains ");
-            assert_eq!(stored(&store).await, expected, "{cause}");
+            assert_eq!(stored(&store).await, expected, "{cause} {is_below_layer}");
             assert_eq!(marked(&store).await, ["assistant It rains "]);
         }
     }
@@ -150,7 +160,7 @@ async fn the_text_of_a_complete_message_is_stored_before_the_partial_text_after_
 
 #[tokio::test]
 async fn a_repeated_run_continues_without_its_partial_text_and_later_runs_replay_the_text() {
-    for (streamed, cuts) in cases!(BOTH_WAYS, [1, 2]) {
+    for (streamed, cuts, is_below_layer) in cases!(BOTH_WAYS, [1, 2], [true, false]) {
         let store = store();
         let steps = (0..cuts).map(|_| long_answer().cut_off_after(1));
         let model = ScriptedModel::new(steps.chain([
@@ -158,7 +168,7 @@ async fn a_repeated_run_continues_without_its_partial_text_and_later_runs_replay
             long_answer(),
             Step::text("bye"),
         ]));
-        let client = client(&model, &store, PerServiceCall, keeping());
+        let client = keeping_client(is_below_layer, &model, &store);
         let request = ask("where?", true);
         for _ in 0..cuts {
             send(&client, request.clone()).await.unwrap_err();
