@@ -130,3 +130,43 @@ impl Hooks {
 pub(crate) fn hooks_were_called(stored: &Message) -> bool {
     stored.metadata.contains_key(HOOKED_CALLS)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tower_chat_core::{MessageId, Part, RunId, ToolDefinition};
+
+    use super::*;
+    use crate::tool::tool_fn;
+
+    fn tools(description: &str) -> Tools {
+        let definition = ToolDefinition::new("look", description, json!({}));
+        Tools::new().with(tool_fn(definition, |_| async { Ok("looked") }))
+    }
+
+    #[test]
+    fn a_call_without_a_tool_is_not_pinned_to_a_tool_that_is_registered_later() {
+        let call = ToolCall::new("c1", "look", "{}");
+        let mut message = Message::assistant("").with_parts(vec![Part::ToolCall(call.clone())]);
+        let id = MessageId { run: RunId::new(), index: 1 };
+        message.id = Some(id);
+        let mut hooks = Hooks::default();
+        hooks.pin_calls(&message);
+        assert!(hooks.tool((id, 0), &call).is_none());
+        for description in ["the first tool", "the second tool"] {
+            hooks.use_tools(&tools(description));
+            hooks.pin_calls(&message);
+            let tool = hooks.tool((id, 0), &call).unwrap();
+            assert_eq!(tool.definition().description, description);
+        }
+        assert!(hooks.had_no_tool((id, 0)));
+
+        let planned = MessageId { index: 2, ..id };
+        message.id = Some(planned);
+        hooks.pin_calls(&message);
+        hooks.use_tools(&tools("the third tool"));
+        let tool = hooks.tool((planned, 0), &call).unwrap();
+        assert_eq!(tool.definition().description, "the second tool");
+        assert!(!hooks.had_no_tool((planned, 0)));
+    }
+}
