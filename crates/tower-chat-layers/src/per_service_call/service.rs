@@ -119,6 +119,7 @@ async fn call_with_record<S: ChatService>(
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     let begin = begin_alone(layer, conversation, &mut request, true);
     let answer = restart_run(&run, begin).await?;
+    run.log().persister.note_layer();
     if let Some(answer) = answer {
         return Ok(answer.into());
     }
@@ -142,7 +143,7 @@ async fn lone_run(
     // A layer in between may have copied the extensions of a request of another conversation.
     let is_it = |run: &Run| run.store().is_none() || *run.conversation() == conversation;
     let of_loop = of_loop.filter(is_it);
-    let of_call = || run_without_store(conversation.clone(), BegunBy::of_service_call(request));
+    let of_call = || run_without_store(conversation.clone(), BegunBy::OtherLoop);
     let run = of_loop.unwrap_or_else(of_call);
     let answer = store_run(&run, begin_alone(layer, conversation, request, false)).await?;
     Ok((run, answer))

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tower_chat_core::{MediaSource, Message, Part, Role};
 
-use crate::transcript::is_system;
+use super::repeated_input::{is_answer, is_repeated};
 
 /// The metadata key of the digest in the first stored message of a run.
 const INPUT_DIGEST: &str = "run_input";
@@ -97,18 +97,29 @@ pub(super) fn differs(
     let of_stored = stored.and_then(|stored| stored.strip_prefix(VERSION)?.split_once(':'));
     let count = of_stored.and_then(|(count, _)| count.parse().ok());
     let Some(count) = count else { return false };
-    let max_messages = if begins_with_roles(input, added) { count } else { usize::MAX };
+    let is_longer = begins_with_roles(input, added) || has_further_input(input, added, count);
+    let max_messages = if is_longer { count } else { usize::MAX };
     digest_of_first(max_messages, input).as_deref() != stored
 }
 
 /// Returns whether the roles of the messages in `input` begin with the roles of `added`, without
-/// system messages.
+/// the messages that a request need not repeat.
 fn begins_with_roles(input: &[Arc<Message>], added: &[Arc<Message>]) -> bool {
     let roles = |messages: &[Arc<Message>]| -> Vec<Role> {
-        let others = messages.iter().filter(|message| !is_system(message));
+        let others = messages.iter().filter(|message| is_repeated(message));
         others.map(|message| message.role).collect()
     };
     roles(input).starts_with(&roles(added))
+}
+
+/// Returns whether the user messages of `input` after the first `count` ones equal those in the
+/// stored input. An earlier request with these further messages has continued the run.
+fn has_further_input(input: &[Arc<Message>], added: &[Arc<Message>], count: usize) -> bool {
+    let stored = added.iter().take_while(|message| !is_answer(message));
+    let is_of_user = |message: &&Arc<Message>| message.role == Role::User;
+    let stored = stored.filter(is_of_user).skip(count);
+    let sent = input.iter().filter(is_of_user).skip(count);
+    stored.map(|message| &message.parts).eq(sent.map(|message| &message.parts))
 }
 
 #[cfg(test)]
@@ -191,7 +202,13 @@ mod tests {
         assert!(!differs(stored.as_deref(), &added, &longer));
         assert!(differs(stored.as_deref(), &answered, &longer));
         assert!(!differs(stored.as_deref(), &answered, &longer[..1]));
-        assert!(differs(stored.as_deref(), &added, &[two]));
+        assert!(differs(stored.as_deref(), &added, &[two.clone()]));
+        let [other, again] = ["c", "b"].map(|text| Arc::new(Message::user(text)));
+        let continued = [longer[0].clone(), two, answered[1].clone()];
+        for (further, is_other) in [(again, false), (other, true)] {
+            let sent = [longer[0].clone(), further];
+            assert_eq!(differs(stored.as_deref(), &continued, &sent), is_other);
+        }
         let stored = input_digest(&longer);
         assert!(differs(stored.as_deref(), &longer, &longer[..1]));
     }

@@ -171,16 +171,16 @@ struct Storage {
     _loaded: Loaded,
 }
 
-/// The layer that has begun a run, and that also ends it.
+/// The layer that has begun a run. It also ends the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BegunBy {
-    /// `PerRunPersistence`, or another layer above the tool loop.
+    /// `PerRunPersistence`, above the tool loop.
     LayerAbove,
     /// The tool loop of this crate. The persister below loads the history with the first service
     /// call.
     ToolLoop,
-    /// The persister below a tool loop of another crate. Each service call begins the run again,
-    /// and no layer knows which call is the last.
+    /// The persister, below a tool loop of another crate or without a tool loop. Each service call
+    /// begins the run again. No layer ends the run, because none knows which call is the last.
     OtherLoop,
 }
 

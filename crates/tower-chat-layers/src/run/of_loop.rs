@@ -1,4 +1,4 @@
-//! The run that a tool loop creates if no layer above the loop has begun a run.
+//! The run that a tool loop or a persister creates if no layer above the loop has begun a run.
 
 use std::{
     future::Future,
@@ -8,10 +8,7 @@ use std::{
 use tokio::sync::OnceCell;
 use tower_chat_core::{Answer, ChatRequest, Conversation, Message};
 
-use super::{
-    BegunBy, Run, Shared,
-    log::{Persister, RunLog},
-};
+use super::{BegunBy, Run, Shared, log::RunLog};
 use crate::PersistenceError;
 
 /// Returns a run without a store, whose events have no effect until `PerServiceCallPersistence`
@@ -71,7 +68,7 @@ async fn take_over(
     log.conversation.added.continue_numbers_of(&of_loop.conversation.added);
     let tools = of_loop.call_records.hooks.newest_tools();
     let loop_policy = of_loop.loop_policy.take();
-    *of_loop = RunLog { answer, loop_policy, persister: Persister::Layer, ..log };
+    *of_loop = RunLog { answer, loop_policy, ..log };
     // The hooks of the loop's tools decide which parts of the first answer are stored.
     tools.iter().for_each(|tools| of_loop.call_records.hooks.use_tools(tools));
     drop(of_loop);

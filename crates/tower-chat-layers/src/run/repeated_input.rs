@@ -1,24 +1,35 @@
 //! Compares the input of a request that is sent again with the stored messages of its run.
 //!
 //! A request that is sent again may have other system messages, or none, because they may contain
-//! the current time. A message of the request therefore corresponds to a stored message if equally
-//! many messages that are no system messages precede both.
+//! the current time. It has no partial responses. A message of the request therefore corresponds to
+//! a stored message if equally many messages of other kinds precede both.
 
 use std::sync::Arc;
 
 use tower_chat_core::{Message, Role};
 
+use super::partial_text::is_marked_interrupted;
 use crate::transcript::is_system;
 
-/// Returns the number of messages that are no system messages.
-fn count(messages: &[Arc<Message>]) -> usize {
-    messages.iter().filter(|message| !is_system(message)).count()
+/// Returns whether a request that is sent again repeats a message.
+pub(super) fn is_repeated(message: &Message) -> bool {
+    !is_system(message) && !is_marked_interrupted(message)
 }
 
-/// Returns the length of the shortest prefix with `count` messages that are no system messages.
+/// Returns whether a stored message is an answer of the model, or a part of one.
+pub(super) fn is_answer(message: &Message) -> bool {
+    message.role == Role::Assistant && !is_marked_interrupted(message)
+}
+
+/// Returns the number of messages that a request repeats.
+fn count(messages: &[Arc<Message>]) -> usize {
+    messages.iter().filter(|message| is_repeated(message)).count()
+}
+
+/// Returns the length of the shortest prefix with `count` messages that a request repeats.
 fn prefix_len(messages: &[Arc<Message>], count: usize) -> usize {
     let Some(before_last) = count.checked_sub(1) else { return 0 };
-    let mut others = messages.iter().enumerate().filter(|(_, message)| !is_system(message));
+    let mut others = messages.iter().enumerate().filter(|(_, message)| is_repeated(message));
     others.nth(before_last).map_or(messages.len(), |(last, _)| last + 1)
 }
 
@@ -32,7 +43,7 @@ fn instructions_at(messages: &[Arc<Message>], position: usize) -> usize {
 /// before the first answer.
 pub(super) fn input_len(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
-        return added.iter().take_while(|message| message.role != Role::Assistant).count();
+        return added.iter().take_while(|message| !is_answer(message)).count();
     }
     let len = prefix_len(added, count(own));
     len + instructions_at(added, len)
@@ -49,7 +60,7 @@ pub(super) fn repeated_len(added: &[Arc<Message>], own: &[Arc<Message>]) -> Opti
         return Some(own.len());
     }
     let len = prefix_len(own, stored);
-    let stored_at_end = added.len() - prefix_len(added, stored);
+    let stored_at_end = instructions_at(added, prefix_len(added, stored));
     Some(len + instructions_at(own, len).min(stored_at_end))
 }
 
@@ -58,15 +69,17 @@ mod tests {
     use tower_chat_core::{MessageId, RunId};
 
     use super::*;
+    use crate::run::partial_text::partial_message;
 
-    /// Returns a message for each letter, with its index as its id: `s`ystem, `u`ser, `a`ssistant or
-    /// `t`ool.
+    /// Returns a message for each letter, with its index as its id: `s`ystem, `u`ser, `a`ssistant,
+    /// `p`artial response or `t`ool.
     fn messages(first: u32, roles: &str) -> Vec<Arc<Message>> {
         let with_role = |(index, role)| {
             let mut message = match role {
                 's' => Message::system("now"),
                 'u' => Message::user("question"),
                 'a' => Message::assistant("answer"),
+                'p' => partial_message("ans"),
                 _ => Message::tool_results([]),
             };
             message.id = Some(MessageId { run: RunId::from_bytes([1; 16]), index });
@@ -105,6 +118,13 @@ mod tests {
             // The request only resumes the run.
             ("sua", "", 2, 0),
             ("uut", "", 3, 0),
+            ("upsua", "", 4, 0),
+            // The run contains a partial response.
+            ("up", "u", 1, 1),
+            ("up", "us", 1, 2),
+            ("up", "usu", 2, 1),
+            ("upua", "uu", 3, 2),
+            ("uspua", "usu", 4, 3),
         ];
         for (added, own, of_added, of_own) in table {
             let (added, own) = (messages(0, added), messages(0, own));

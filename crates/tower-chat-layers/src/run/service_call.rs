@@ -74,7 +74,7 @@ impl OpenCall {
         options: Arc<ChatOptions>,
         loop_policy: Option<LoopPolicy>,
     ) -> Self {
-        let keeps_text = run.policy().keep_partial_text;
+        let keeps_text = run.policy().keep_partial_text && run.begun_by() != BegunBy::OtherLoop;
         Self {
             run,
             ordinal,
@@ -255,8 +255,8 @@ impl Ending for Box<OpenCall> {
             Ok(call) => {
                 let mut answer = call.durable().await?;
                 let mut log = run.log();
-                // A layer above that has begun the run adds this usage.
-                if run.begun_by() != BegunBy::LayerAbove {
+                // Otherwise the layer that ends the run adds this usage.
+                if run.begun_by() == BegunBy::OtherLoop {
                     answer.finish.usage += log.take_usage_of_summaries();
                 }
                 Ok(answer)

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use futures_util::stream;
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, TruncatedStream,
-    store::author::Slot,
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, TruncatedStream, store::author::Slot,
 };
 
 use super::{
@@ -100,9 +99,7 @@ impl<S: ChatService> LoopRun<S> {
             }
             if self.is_complete() {
                 return match std::mem::replace(&mut self.phase, Phase::Ended) {
-                    Phase::Finishing(finish) => {
-                        Some(self.complete(finish).await.map(ChatUpdate::Finish))
-                    }
+                    Phase::Finishing(finish) => Some(Ok(ChatUpdate::Finish(finish))),
                     _ => None,
                 };
             }
@@ -115,20 +112,26 @@ impl<S: ChatService> LoopRun<S> {
         }
     }
 
-    /// Stores the rest of a run that the loop has begun. The layer above stores the rest of other
-    /// runs.
-    async fn complete(&mut self, finish: Box<Finish>) -> Result<Box<Finish>, BoxError> {
-        let is_stored = self.run.store().is_none() || self.is_stored_answer();
-        if self.run.begun_by() != BegunBy::ToolLoop || is_stored {
-            return Ok(finish);
+    /// Performs the next step. A run that the loop has begun is complete in the store before the
+    /// caller receives the last messages.
+    async fn advance(&mut self) -> Result<(), BoxError> {
+        self.step().await?;
+        if self.run.begun_by() != BegunBy::ToolLoop || self.is_stored_answer() {
+            return Ok(());
         }
-        let answer = Answer::new(self.transcript.added().cloned().collect(), finish);
+        let Phase::Finishing(finish) = &mut self.phase else { return Ok(()) };
+        let messages = self.transcript.added().cloned().collect();
+        let answer = Answer::new(messages, std::mem::take(finish));
         let mut answer = complete_run(&self.run, Ok(Slot::unbounded()), answer, 0).await?;
-        answer.finish.saved = Some(self.run.log().saved());
-        Ok(answer.finish)
+        let mut log = self.run.log();
+        answer.finish.saved = self.run.store().map(|_| log.saved());
+        answer.finish.usage += log.take_usage_of_summaries();
+        drop(log);
+        self.phase = Phase::Finishing(answer.finish);
+        Ok(())
     }
 
-    async fn advance(&mut self) -> Result<(), BoxError> {
+    async fn step(&mut self) -> Result<(), BoxError> {
         let is_stopped = self.context.handle.is_stopped();
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Calling if is_stopped => self.stop_before_call().await,

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     next_step::{Action, NextStep, PlannedCall, Refusal},
     replay::INTERRUPTED,
-    run::{CallOutcome, Event, Run, number_message, partial_message, unanswered_calls},
+    run::{BegunBy, CallOutcome, Event, Run, number_message, partial_message, unanswered_calls},
     tool::{PendingCall, ToolOutput, ToolReport},
 };
 
@@ -103,7 +103,10 @@ impl<S> LoopRun<S> {
     pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
         let mut in_flight = self.transcript.take_in_flight();
         let unsubmitted = self.unsubmitted_inputs().unwrap_or(in_flight.len());
-        let unsent = match self.transcript.is_kept_below() {
+        // A persister that makes a summary has not received the call yet.
+        let is_stored_below =
+            self.transcript.is_kept_below() || self.run.begun_by() == BegunBy::ToolLoop;
+        let unsent = match is_stored_below {
             true => in_flight.split_off(in_flight.len().saturating_sub(unsubmitted)),
             false => Vec::new(),
         };

@@ -390,11 +390,15 @@ impl RunBuilder<'_> {
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
         // If no layer above the tool loop has begun the run, only the messages of the first service
-        // call are its input. A loop that does not number its service calls does not show which of
-        // them is the first.
-        let is_first_call =
-            || request.extensions.get::<ServiceCall>().is_some_and(|call| call.ordinal == 0);
-        let is_input = self.begun_by == BegunBy::LayerAbove || is_first_call();
+        // call are its input.
+        let is_input = match begun_by {
+            BegunBy::LayerAbove => true,
+            BegunBy::ToolLoop => {
+                request.extensions.get::<ServiceCall>().is_some_and(|call| call.ordinal == 0)
+            }
+            // The service calls are not numbered.
+            BegunBy::OtherLoop => false,
+        };
         let digest = is_input.then(|| input_digest(&own)).flatten();
         if digest.is_some() && differs(stored_digest.as_deref(), &added, &own) {
             let Conversation { key, run } = self.conversation.clone();

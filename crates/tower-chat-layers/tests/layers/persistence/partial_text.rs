@@ -5,6 +5,8 @@ use tower::{Layer, service_fn};
 use tower_chat::{
     ChatRequest, ChatUpdate, Finish, HistoryStore, Message, PersistenceMode, PersistencePolicy,
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    message::Messages,
+    policy::UnansweredInputs,
     validate::validate_messages,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
@@ -38,11 +40,16 @@ fn client(
 }
 
 /// Returns the standard stack in per-service-call mode, with or without `PerRunPersistence`.
-fn keeping_client(is_below_layer: bool, model: &ScriptedModel, store: &Store) -> Client {
-    if is_below_layer {
-        return client(model, store, PerServiceCall, keeping());
+fn per_service_call(
+    has_layer_above: bool,
+    model: &ScriptedModel,
+    store: &Store,
+    policy: PersistencePolicy,
+) -> Client {
+    if has_layer_above {
+        return client(model, store, PerServiceCall, policy);
     }
-    let below = PerServiceCallPersistence::new(store.clone()).policy(keeping());
+    let below = PerServiceCallPersistence::new(store.clone()).policy(policy);
     let tool_loop = ToolLoopLayer::new(tools(&ToolLog::default()));
     boxed(tool_loop.layer(below.layer(model.clone())))
 }
@@ -103,7 +110,7 @@ async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
 
 #[tokio::test]
 async fn partial_text_is_stored_after_the_input_of_its_service_call_for_every_interruption() {
-    for (calls_before, is_below_layer) in cases!([0, 1], [true, false]) {
+    for (calls_before, has_layer_above) in cases!([0, 1], [true, false]) {
         for cause in ["dropped", "failed", "cut off"] {
             let store = store();
             let cut = match cause {
@@ -113,7 +120,7 @@ async fn partial_text_is_stored_after_the_input_of_its_service_call_for_every_in
             };
             let first = (calls_before == 1).then(|| calls([("look", "c1")]));
             let model = ScriptedModel::new(first.into_iter().chain([cut]));
-            let client = keeping_client(is_below_layer, &model, &store);
+            let client = per_service_call(has_layer_above, &model, &store, keeping());
             let mut response = head(&client, ask("where?", true)).await.unwrap();
             while let Some(Ok(update)) = response.next().await {
                 if cause == "dropped" && matches!(update, ChatUpdate::TextDelta(_)) {
@@ -123,7 +130,7 @@ async fn partial_text_is_stored_after_the_input_of_its_service_call_for_every_in
             drop(response);
             let mut expected = ALL[..1 + 2 * calls_before].to_vec();
             expected.push("assistant It rains ");
-            assert_eq!(stored(&store).await, expected, "{cause} {is_below_layer}");
+            assert_eq!(stored(&store).await, expected, "{cause} {has_layer_above}");
             assert_eq!(marked(&store).await, ["assistant It rains "]);
         }
     }
@@ -160,7 +167,7 @@ async fn the_text_of_a_complete_message_is_stored_before_the_partial_text_after_
 
 #[tokio::test]
 async fn a_repeated_run_continues_without_its_partial_text_and_later_runs_replay_the_text() {
-    for (streamed, cuts, is_below_layer) in cases!(BOTH_WAYS, [1, 2], [true, false]) {
+    for (streamed, cuts, has_layer_above) in cases!(BOTH_WAYS, [1, 2], [true, false]) {
         let store = store();
         let steps = (0..cuts).map(|_| long_answer().cut_off_after(1));
         let model = ScriptedModel::new(steps.chain([
@@ -168,7 +175,7 @@ async fn a_repeated_run_continues_without_its_partial_text_and_later_runs_replay
             long_answer(),
             Step::text("bye"),
         ]));
-        let client = keeping_client(is_below_layer, &model, &store);
+        let client = per_service_call(has_layer_above, &model, &store, keeping());
         let request = ask("where?", true);
         for _ in 0..cuts {
             send(&client, request.clone()).await.unwrap_err();
@@ -193,6 +200,64 @@ async fn a_repeated_run_continues_without_its_partial_text_and_later_runs_replay
         send(&client, ask("and then?", streamed)).await.unwrap();
         history.push("user and then?");
         assert_eq!(sent_texts(&model, cuts + 2), history);
+    }
+}
+
+#[tokio::test]
+async fn a_run_with_a_partial_text_accepts_further_input() {
+    for (streamed, has_layer_above) in cases!(BOTH_WAYS, [true, false]) {
+        let store = store();
+        let model = ScriptedModel::new([long_answer().cut_off_after(1), Step::text("At noon.")]);
+        let client = per_service_call(has_layer_above, &model, &store, keeping());
+        let first = ask("where?", true);
+        send(&client, first.clone()).await.unwrap_err();
+        let mut longer = first.clone();
+        longer.options = ask("", streamed).options;
+        longer.set_new_messages(Messages::from_iter([
+            Message::user("where?"),
+            Message::system("Answer in one sentence."),
+            Message::user("and when?"),
+        ]));
+        let added = ["system Answer in one sentence.", "user and when?"];
+        for _ in 0..2 {
+            let answer = send(&client, longer.clone()).await.unwrap();
+            assert_eq!(shorts(&answer.messages), ["assistant At noon."]);
+            let expected = ["user where?", "assistant It rains ", added[0], added[1]];
+            let expected = expected.into_iter().chain(["assistant At noon."]);
+            assert_eq!(stored(&store).await, Vec::from_iter(expected));
+        }
+        assert_eq!(sent_texts(&model, 1), ["user where?", added[0], added[1]]);
+        assert_eq!(model.requests().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_queued_message_before_a_partial_text_is_stored_and_does_not_return_to_its_queue() {
+    let policies = [UnansweredInputs::All, UnansweredInputs::Results, UnansweredInputs::None];
+    for (kept, has_layer_above) in cases!(policies, [true, false]) {
+        for (cut, texts) in [
+            (long_answer().fails_after(1, "reset"), &["assistant It rains "][..]),
+            (Step::error("down"), &[]),
+        ] {
+            let store = store();
+            let model = ScriptedModel::new([cut]);
+            let policy = keeping().with_inputs_of_failed_call(kept);
+            let client = per_service_call(has_layer_above, &model, &store, policy);
+            let mut request = ask("where?", true);
+            let handle = request.run_handle();
+            handle.queue(Message::user("also when?"));
+            send(&client, request).await.unwrap_err();
+            let is_stored = !texts.is_empty() || kept == UnansweredInputs::All;
+            let mut expected = vec![];
+            if is_stored {
+                expected.extend(["user where?", "user also when?"]);
+            }
+            expected.extend(texts);
+            assert_eq!(stored(&store).await, expected, "{kept:?} {has_layer_above}");
+            let left: Vec<_> = handle.take_queued().iter().map(Message::text).collect();
+            let expected = if is_stored { vec![] } else { vec!["also when?"] };
+            assert_eq!(left, expected, "{kept:?} {has_layer_above}");
+        }
     }
 }
 

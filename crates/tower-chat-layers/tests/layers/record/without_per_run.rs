@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use futures_util::{StreamExt, future::poll_immediate};
 use tower_chat::{
-    ChatRequest, Message, Role, Tool, ToolContext, Tools,
+    ChatRequest, ChatUpdate, Message, Role, Tool, ToolContext, Tools,
     layer::ToolLoopLayer,
     store::format,
     tool::{Retention, SharedTools, ToolOutput, ToolStatus, persist_with},
@@ -170,6 +170,26 @@ async fn results_of_a_run_that_a_tool_ends_are_in_the_record_alone() {
         }
         assert_eq!(found[0], found[1], "streamed {streamed} concurrent {concurrent}");
     }
+}
+
+#[tokio::test]
+async fn results_of_a_run_that_a_tool_ends_are_stored_before_the_caller_receives_them() {
+    let mut found = Vec::new();
+    for above in ABOVE {
+        let script = vec![calls([("look", "c1"), ("stop", "c2")])];
+        let agent = agent(above, &ToolLoopLayer::new(tools()), script);
+        let request = ChatRequest::user("hi").streamed().in_conversation(key());
+        let mut response = agent.client.clone().ready().await.unwrap().call(request).await.unwrap();
+        let is_result = |update: &ChatUpdate| matches!(update, ChatUpdate::Message(message) if message.role == Role::Tool);
+        while !is_result(&response.next().await.unwrap().unwrap()) {}
+        drop(response);
+        let rows = rows(&agent).await;
+        let rows: Vec<_> = rows.into_iter().map(|r| (r.0, r.1, r.2, r.3, r.4)).collect();
+        assert_eq!(rows[0].3.as_deref(), Some("looked for c1"), "{above}");
+        assert_eq!(rows[1].3.as_deref(), Some("stopped at c2"), "{above}");
+        found.push((stored(&agent).await, rows));
+    }
+    assert_eq!(found[0], found[1]);
 }
 
 #[tokio::test]
