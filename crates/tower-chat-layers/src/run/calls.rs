@@ -52,14 +52,6 @@ impl ServiceCalls {
         self.last = Some(LastCall { ordinal, attempt });
     }
 
-    /// Returns the inputs of the most recent service call that were not submitted.
-    pub(super) fn unanswered(&self) -> &[Arc<Message>] {
-        match self.last.as_ref().map(|last| &last.attempt) {
-            Some(Attempt::Unanswered { unsubmitted }) => unsubmitted,
-            Some(Attempt::Answered { .. }) | None => &[],
-        }
-    }
-
     /// Removes the write of an answer, which is durable. A retry of the service call then does not
     /// submit it again.
     pub(super) fn forget_write(&mut self, ordinal: Option<u32>) {

@@ -187,6 +187,8 @@ fn unanswered(
             None
         }
         PersistenceMode::PerServiceCall => {
+            // The text would otherwise be stored without its question.
+            let kept = if text.is_some() { UnansweredInputs::All } else { kept };
             let unsubmitted = inputs.split_off(log.kept_of(kept, &inputs));
             log.leave_out_submitted(ordinal, &mut inputs);
             log.partial_text = text.or_else(|| log.partial_text.take());
@@ -443,11 +445,10 @@ fn ended(log: &mut RunLog, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<
 fn left(log: &mut RunLog, policy: &PersistencePolicy, cause: LeaveCause) -> Effect {
     let write = match log.mode {
         PersistenceMode::PerRun => None,
-        PersistenceMode::PerServiceCall => log.partial_text.take().map(|text| {
-            let mut messages = log.calls.unanswered().to_vec();
-            messages.push(Arc::new(partial_message(&text)));
-            RunWrite::messages(messages)
-        }),
+        PersistenceMode::PerServiceCall => {
+            let text = log.partial_text.take();
+            text.map(|text| RunWrite::messages(vec![Arc::new(partial_message(&text))]))
+        }
         PersistenceMode::Journaled => {
             let end = match (cause, policy.journal.on_disconnect) {
                 (LeaveCause::Failed, _) => return Effect::Leave(LeaseEnd::NotHeld),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tower_chat_core::{MediaSource, Message, Part, Role};
 
-use super::repeated_input::{is_answer, is_repeated};
+use super::repeated_input::{ends_input, is_repeated};
 
 /// The metadata key of the digest in the first stored message of a run.
 const INPUT_DIGEST: &str = "run_input";
@@ -86,9 +86,10 @@ pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
     }
 }
 
-/// Returns whether the input of a request differs from the input with the digest `stored`. The input
-/// may have further messages at its end if `added`, the stored messages of the run, contains nothing
-/// else than the stored input. Returns `false` if `stored` is `None` or has another version.
+/// Returns whether the input of a request differs from the input with the digest `stored` and from
+/// the user messages after it in `added`, the stored messages of the run. The request may repeat
+/// only a part of these messages. It may have further messages at its end if `added` contains
+/// nothing else than input. Returns `false` if `stored` is `None` or has another version.
 pub(super) fn differs(
     stored: Option<&str>,
     added: &[Arc<Message>],
@@ -97,9 +98,21 @@ pub(super) fn differs(
     let of_stored = stored.and_then(|stored| stored.strip_prefix(VERSION)?.split_once(':'));
     let count = of_stored.and_then(|(count, _)| count.parse().ok());
     let Some(count) = count else { return false };
-    let is_longer = begins_with_roles(input, added) || has_further_input(input, added, count);
-    let max_messages = if is_longer { count } else { usize::MAX };
-    digest_of_first(max_messages, input).as_deref() != stored
+    let stored_input = added.iter().take_while(|message| !ends_input(message));
+    let further_stored = further(stored_input, count);
+    let further_sent = further(input, count);
+    let is_continuation = further_stored.starts_with(&further_sent)
+        || (further_sent.starts_with(&further_stored) && begins_with_roles(input, added));
+    !is_continuation || digest_of_first(count, input).as_deref() != stored
+}
+
+/// Returns the contents of the user messages after the first `count` ones.
+fn further<'m>(
+    messages: impl IntoIterator<Item = &'m Arc<Message>>,
+    count: usize,
+) -> Vec<&'m Vec<Part>> {
+    let of_user = messages.into_iter().filter(|message| message.role == Role::User);
+    of_user.skip(count).map(|message| &message.parts).collect()
 }
 
 /// Returns whether the roles of the messages in `input` begin with the roles of `added`, without
@@ -110,16 +123,6 @@ fn begins_with_roles(input: &[Arc<Message>], added: &[Arc<Message>]) -> bool {
         others.map(|message| message.role).collect()
     };
     roles(input).starts_with(&roles(added))
-}
-
-/// Returns whether the user messages of `input` after the first `count` ones equal those in the
-/// stored input. An earlier request with these further messages has continued the run.
-fn has_further_input(input: &[Arc<Message>], added: &[Arc<Message>], count: usize) -> bool {
-    let stored = added.iter().take_while(|message| !is_answer(message));
-    let is_of_user = |message: &&Arc<Message>| message.role == Role::User;
-    let stored = stored.filter(is_of_user).skip(count);
-    let sent = input.iter().filter(is_of_user).skip(count);
-    stored.map(|message| &message.parts).eq(sent.map(|message| &message.parts))
 }
 
 #[cfg(test)]
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_has_further_messages_only_if_nothing_but_the_input_is_stored() {
+    fn an_input_has_further_messages_only_if_they_or_only_the_input_are_stored() {
         let [one, two] = ["a", "b"].map(|text| Arc::new(Message::user(text)));
         let (system, answer) = (Message::system("now"), Message::assistant("c"));
         let added = [Arc::new(system), one.clone()];

@@ -162,12 +162,6 @@ impl RunLog {
         self.journal.as_deref().is_some_and(Journal::is_open)
     }
 
-    /// Returns whether the end of the run stores the text of the last service call, which failed,
-    /// after the inputs of this call. Only in per-service-call mode.
-    pub(crate) fn has_partial_text(&self) -> bool {
-        self.partial_text.is_some()
-    }
-
     /// Removes the partial text of a service call, which a message of an answer contains.
     pub(super) fn forget_partial_text(&mut self) {
         self.partial_text = None;

@@ -171,7 +171,7 @@ struct Storage {
     _loaded: Loaded,
 }
 
-/// The layer that has begun a run. It also ends the run.
+/// The layer that has begun a run. `LayerAbove` and `ToolLoop` also end the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BegunBy {
     /// `PerRunPersistence`, above the tool loop.
@@ -179,8 +179,9 @@ pub(crate) enum BegunBy {
     /// The tool loop of this crate. The persister below loads the history with the first service
     /// call.
     ToolLoop,
-    /// The persister, below a tool loop of another crate or without a tool loop. Each service call
-    /// begins the run again. No layer ends the run, because none knows which call is the last.
+    /// The persister, below a tool loop of another crate, without a tool loop, or if a layer in
+    /// between has removed the request extensions. Each service call begins the run again. No layer
+    /// ends the run, because none knows which call is the last.
     OtherLoop,
 }
 

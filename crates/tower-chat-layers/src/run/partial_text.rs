@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tower_chat_core::{ChatUpdate, Message};
+use tower_chat_core::{ChatUpdate, Message, pairing::is_marked_ended};
 
 /// The metadata key that marks a message as a partial response.
 const INTERRUPTED: &str = "interrupted";
@@ -16,6 +16,12 @@ pub(crate) fn partial_message(text: &str) -> Message {
 
 pub(crate) fn is_marked_interrupted(message: &Message) -> bool {
     message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
+}
+
+/// Returns whether a message is a partial response after which its run can continue. A run that was
+/// stopped ends with a partial response that has the mark of the end.
+pub(super) fn is_continued(message: &Message) -> bool {
+    is_marked_interrupted(message) && !is_marked_ended(message)
 }
 
 /// The text of an answer that has arrived so far.

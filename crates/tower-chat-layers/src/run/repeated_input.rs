@@ -1,24 +1,25 @@
 //! Compares the input of a request that is sent again with the stored messages of its run.
 //!
 //! A request that is sent again may have other system messages, or none, because they may contain
-//! the current time. It has no partial responses. A message of the request therefore corresponds to
-//! a stored message if equally many messages of other kinds precede both.
+//! the current time. A partial response after which the run continues is only in the store. A
+//! message of the request therefore corresponds to a stored message if equally many messages of
+//! other kinds precede both.
 
 use std::sync::Arc;
 
 use tower_chat_core::{Message, Role};
 
-use super::partial_text::is_marked_interrupted;
+use super::partial_text::is_continued;
 use crate::transcript::is_system;
 
 /// Returns whether a request that is sent again repeats a message.
 pub(super) fn is_repeated(message: &Message) -> bool {
-    !is_system(message) && !is_marked_interrupted(message)
+    !is_system(message) && !is_continued(message)
 }
 
-/// Returns whether a stored message is an answer of the model, or a part of one.
-pub(super) fn is_answer(message: &Message) -> bool {
-    message.role == Role::Assistant && !is_marked_interrupted(message)
+/// Returns whether a stored message ends the input of its run.
+pub(super) fn ends_input(message: &Message) -> bool {
+    message.role == Role::Assistant && !is_continued(message)
 }
 
 /// Returns the number of messages that a request repeats.
@@ -43,7 +44,7 @@ fn instructions_at(messages: &[Arc<Message>], position: usize) -> usize {
 /// before the first answer.
 pub(super) fn input_len(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
-        return added.iter().take_while(|message| !is_answer(message)).count();
+        return added.iter().take_while(|message| !ends_input(message)).count();
     }
     let len = prefix_len(added, count(own));
     len + instructions_at(added, len)
@@ -69,10 +70,16 @@ mod tests {
     use tower_chat_core::{MessageId, RunId};
 
     use super::*;
-    use crate::run::partial_text::partial_message;
+    use crate::{replay::mark_ended, run::partial_text::partial_message};
+
+    fn ended(message: Message) -> Message {
+        let mut message = Arc::new(message);
+        mark_ended(&mut message);
+        Arc::unwrap_or_clone(message)
+    }
 
     /// Returns a message for each letter, with its index as its id: `s`ystem, `u`ser, `a`ssistant,
-    /// `p`artial response or `t`ool.
+    /// `p`artial response, partial response that `e`nds the run, or `t`ool.
     fn messages(first: u32, roles: &str) -> Vec<Arc<Message>> {
         let with_role = |(index, role)| {
             let mut message = match role {
@@ -80,6 +87,7 @@ mod tests {
                 'u' => Message::user("question"),
                 'a' => Message::assistant("answer"),
                 'p' => partial_message("ans"),
+                'e' => ended(partial_message("ans")),
                 _ => Message::tool_results([]),
             };
             message.id = Some(MessageId { run: RunId::from_bytes([1; 16]), index });
@@ -124,6 +132,10 @@ mod tests {
             ("up", "us", 1, 2),
             ("up", "usu", 2, 1),
             ("upua", "uu", 3, 2),
+            ("uatp", "u", 1, 1),
+            ("upapa", "u", 1, 1),
+            ("ue", "uu", 2, 2),
+            ("ue", "", 1, 0),
             ("uspua", "usu", 4, 3),
         ];
         for (added, own, of_added, of_own) in table {

@@ -112,11 +112,12 @@ impl<S: ChatService> LoopRun<S> {
         }
     }
 
-    /// Performs the next step. A run that the loop has begun is complete in the store before the
-    /// caller receives the last messages.
+    /// Performs the next step. If the step ends a run that the loop has begun, stores the rest of
+    /// the run before the caller receives the messages of the step.
     async fn advance(&mut self) -> Result<(), BoxError> {
         self.step().await?;
-        if self.run.begun_by() != BegunBy::ToolLoop || self.is_stored_answer() {
+        let is_stored = self.run.store().is_none() || self.is_stored_answer();
+        if self.run.begun_by() != BegunBy::ToolLoop || is_stored {
             return Ok(());
         }
         let Phase::Finishing(finish) = &mut self.phase else { return Ok(()) };
@@ -124,7 +125,7 @@ impl<S: ChatService> LoopRun<S> {
         let answer = Answer::new(messages, std::mem::take(finish));
         let mut answer = complete_run(&self.run, Ok(Slot::unbounded()), answer, 0).await?;
         let mut log = self.run.log();
-        answer.finish.saved = self.run.store().map(|_| log.saved());
+        answer.finish.saved = Some(log.saved());
         answer.finish.usage += log.take_usage_of_summaries();
         drop(log);
         self.phase = Phase::Finishing(answer.finish);

@@ -119,10 +119,6 @@ impl<S> LoopRun<S> {
         if let Some(unsubmitted) = unsubmitted {
             queued.drain(..queued.len().saturating_sub(unsubmitted));
         }
-        if self.run.log().has_partial_text() {
-            // The write that ends the run stores them before the text.
-            queued.clear();
-        }
         self.context.handle.put_back(queued);
     }
 

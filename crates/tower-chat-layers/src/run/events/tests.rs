@@ -191,10 +191,10 @@ fn approved() -> CallOfRun {
     (MessageId { run: RunId::from_bytes([1; 16]), index: 1 }, 0)
 }
 
-fn unanswered(log: &RunLog, kept: UnansweredInputs) -> Event {
+fn unanswered(log: &RunLog, text: Option<&str>, kept: UnansweredInputs) -> Event {
     let inputs = [results(), Message::user("more")];
     let inputs = next(log, inputs);
-    Event::Unanswered { ordinal: Some(1), inputs, text: Some("so far".into()), kept }
+    Event::Unanswered { ordinal: Some(1), inputs, text: text.map(Arc::from), kept }
 }
 
 #[test]
@@ -290,16 +290,23 @@ fn a_repeated_service_call_replaces_the_answer_that_is_not_stored_yet() {
 #[test]
 fn the_policy_decides_which_inputs_of_an_unanswered_service_call_are_stored() {
     let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
-    let all: fn(&RunLog) -> Event = |log| unanswered(log, UnansweredInputs::All);
+    let all: fn(&RunLog) -> Event = |log| unanswered(log, None, UnansweredInputs::All);
     assert_eq!(row(&before, all), ["-", "r1r2, more", "-"]);
-    let of_tools: fn(&RunLog) -> Event = |log| unanswered(log, UnansweredInputs::Results);
+    let of_tools: fn(&RunLog) -> Event = |log| unanswered(log, None, UnansweredInputs::Results);
     assert_eq!(row(&before, of_tools), ["-", "r1r2", "-"]);
-    let none: fn(&RunLog) -> Event = |log| unanswered(log, UnansweredInputs::None);
+    let none: fn(&RunLog) -> Event = |log| unanswered(log, None, UnansweredInputs::None);
     assert_eq!(row(&before, none), ["-", "-", "-"]);
-    // When the run ends, the partial text is stored after the messages that were not stored before.
+}
+
+#[test]
+fn a_partial_text_is_stored_at_the_end_of_the_run_after_all_inputs_of_its_service_call() {
+    let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
+    let cut_off: fn(&RunLog) -> Event =
+        |log| unanswered(log, Some("so far"), UnansweredInputs::None);
+    assert_eq!(row(&before, cut_off), ["-", "r1r2, more", "-"]);
     let left: fn(&RunLog) -> Event = |_| Event::Left { cause: LeaveCause::Failed };
-    let after = [begun, answer_with_calls, of_tools];
-    assert_eq!(row(&after, left), ["-", "more, so far", "leaves"]);
+    let after = [begun, answer_with_calls, cut_off];
+    assert_eq!(row(&after, left), ["-", "so far", "leaves"]);
     let committed: fn(&RunLog) -> Event =
         |_| Event::EndedAsItStands { end: RunEnd::Commit, of_prior_calls: OfPriorCalls::default() };
     let interrupted = "The call was not run: its run was interrupted before the call started.";

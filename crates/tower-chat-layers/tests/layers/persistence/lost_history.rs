@@ -134,6 +134,25 @@ async fn a_lost_history_is_an_error_if_only_the_request_names_the_service_id() {
     .await;
 }
 
+#[tokio::test]
+async fn the_input_of_a_failed_run_is_a_record_that_can_replace_the_lost_history() {
+    let cases = Cases::all().modes([PerServiceCall], "the other modes store no failed input here");
+    cases
+        .check(async |case| {
+            let store = case.store().await;
+            let steps = [Step::error("overloaded"), not_found(), kept("hello", "s2")];
+            let model = ScriptedModel::new(steps);
+            let client = client(case, &model, &store, RECORD, LostHistory::default());
+            let ask = |text| case.request_with([Message::user(text)]).with_service_id("s1");
+            send(&client, ask("hi")).await.unwrap_err();
+            send(&client, ask("where?")).await.unwrap();
+            assert_eq!(sent_texts(&model, 2), ["user hi", "user where?"]);
+            assert_eq!(sent_id(&model.requests()[2]), None);
+            assert_eq!(stored(&store).await, ["user hi", "user where?", "assistant hello"]);
+        })
+        .await;
+}
+
 /// Returns a stack without `PerRunPersistence`: `PerServiceCallPersistence`, with or without the
 /// tool loop of this crate above it.
 fn alone(

@@ -9,6 +9,7 @@ use tower_chat::{
     Answer, BoxError, ChatRequest, ChatUpdate, HistoryStore, Message, PersistenceError, Role,
     ToolContext,
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    message::Messages,
     policy::StoreFailure,
     request::EndedBy,
     store::{InvocationQuery, ToolCallQueries},
@@ -141,6 +142,33 @@ async fn the_text_of_an_answer_that_was_streamed_is_kept() {
             let again = send(&case.agent(&model, &store), sent).await.unwrap();
             assert_eq!(shorts(&again.messages), answer, "the same request returns the same answer");
             assert_can_continue(case, &store, &all).await;
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_run_that_was_stopped_during_its_first_answer_accepts_no_further_input() {
+    Cases::all()
+        .streamed("a whole answer shows no part of its text")
+        .check(async |case| {
+            let (store, model, client) =
+                case.begin([Step::text("half an answer").hangs_after(1)]).await;
+            let mut request = case.ask("where?").streamed();
+            let handle = request.run_handle();
+            let mut longer = request.clone();
+            longer.set_new_messages(Messages::from_iter(["where?", "when?"].map(Message::user)));
+            let mut response = head(&client, request).await.unwrap();
+            while let Some(update) = response.next().await {
+                if let ChatUpdate::TextDelta(_) = update.unwrap() {
+                    handle.stop();
+                }
+            }
+            let before = stored(&store).await;
+            assert_eq!(before.len(), 2, "{before:?}");
+            let error = refused(send(&case.agent(&model, &store), longer).await);
+            assert!(matches!(error, PersistenceError::RunIdReused { .. }), "{error}");
+            assert_eq!(stored(&store).await, before);
+            assert_eq!(model.requests().len(), 1);
         })
         .await;
 }
