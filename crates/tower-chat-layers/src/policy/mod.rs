@@ -396,11 +396,12 @@ impl PersistencePolicy {
     /// was cut off because the caller disconnected or the service failed. Off by default.
     ///
     /// - Per-service-call mode: when the run is dropped, an assistant message with `"interrupted":
-    ///   true` in its metadata is stored after the inputs. If the caller sends the same request
-    ///   again, the run ignores this message, and stores its answer after this message. Later runs
-    ///   use the message like any other message. If a layer below the tool loop retries the call,
-    ///   the answer of the retry is stored instead. If the run has neither `PerRunPersistence` nor
-    ///   a tool loop of this crate, no partial response is stored.
+    ///   true` in its metadata is stored after all inputs of the service call, regardless of the
+    ///   policy for these inputs. If the caller sends the same request again, the run ignores this
+    ///   message, and stores its answer after this message. Later runs use the message like any
+    ///   other message. If a layer below the tool loop retries the call, the answer of the retry is
+    ///   stored instead. If the run has neither `PerRunPersistence` nor a tool loop of this crate,
+    ///   no partial response is stored.
     /// - Journaled mode: the text is stored in the open run's
     ///   [`partial_text`](tower_chat_core::store::OpenRun::partial_text). The answer of the resumed
     ///   run replaces the text. If the run is committed in its current state instead, the final
