@@ -204,7 +204,9 @@ fn callers_receive_the_true_outcome(
             })
         }
         Outcome::Error(error) => {
-            let has_cause = attempt.had_faults() || answers_again(error, attempt, index);
+            let is_claimed = error.contains(CLAIMED) && had_trouble_before(attempt, index);
+            let has_cause =
+                attempt.had_faults() || answers_again(error, attempt, index) || is_claimed;
             require(has_cause, || {
                 format!("run {} failed although no fault was injected: {error}", attempt.run)
             })
@@ -212,6 +214,9 @@ fn callers_receive_the_true_outcome(
         Outcome::Gone | Outcome::Killed => Ok(()),
     }
 }
+
+/// The text of the error about an approved call that another attempt has claimed.
+pub(crate) const CLAIMED: &str = "was claimed by another process";
 
 pub(crate) const ANSWERED_ALREADY: &str = "has a result already";
 

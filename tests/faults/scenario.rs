@@ -23,7 +23,7 @@ use crate::faults::{
     counters::Counters,
     model, other_arguments, pictures,
     process::{Process, RunRequest, key, request, shows_parts},
-    rules::{self, ANSWERED_ALREADY, require},
+    rules::{self, ANSWERED_ALREADY, CLAIMED, require},
     script::{Input, RunScript},
     scripted_model::{Readers, is_valid},
     summarized,
@@ -100,7 +100,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         self.process.store.die();
         self.world.note(Event::Restarted);
         self.world.begin(FaultPlan::default());
-        self.world.restart();
+        self.world.advance_an_hour();
         let store = open().await;
         self.readers = readers_of(store.clone(), self.case);
         self.process =
@@ -153,13 +153,24 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     /// An approval may be visible as pending although an open run, or a run with unsaved messages,
     /// has already answered it. The attempt then fails, and the caller sends a request that answers
     /// only the approvals that are still pending.
+    ///
+    /// If the write that withdraws the claim of an approved call has failed, the call remains claimed
+    /// until the lease of the claim ends. The caller then sends the same request again.
     async fn attempt_without_faults(&self, run: usize, request: RunRequest) -> Result<(), String> {
         self.world.begin(FaultPlan::default());
-        let mut outcome = self.process.send(run, request, Caller::Patient).await;
+        let mut outcome = self.process.send(run, request.clone(), Caller::Patient).await;
         self.complete_delayed().await?;
         if matches!(&outcome, Outcome::Error(error) if error.contains(ANSWERED_ALREADY)) {
             self.check(false).await?;
             let request = self.request(run, Input::Text).await;
+            outcome = self.process.send(run, request, Caller::Patient).await;
+            self.complete_delayed().await?;
+        }
+        let is_claimed = matches!(&outcome, Outcome::Error(error) if error.contains(CLAIMED));
+        let is_fault = |event: &Event| matches!(event, Event::Fault { .. });
+        if is_claimed && self.world.trace().iter().any(is_fault) {
+            self.check(false).await?;
+            self.world.advance_an_hour();
             outcome = self.process.send(run, request, Caller::Patient).await;
             self.complete_delayed().await?;
         }

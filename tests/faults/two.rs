@@ -118,8 +118,8 @@ async fn play(
             let run = if is_same_run { 0 } else { process };
             // Each restart advances the clock by one hour. After two restarts, the leases of the
             // process with the fast clock have expired as well.
-            world.restart();
-            world.restart();
+            world.advance_an_hour();
+            world.advance_an_hour();
             let request = request(world, run, Input::Text, &[], case);
             let outcome = processes[process].send(run, request, Caller::Patient).await;
             check(case, world, &store, &[&outcome], is_ahead).await?;

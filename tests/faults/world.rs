@@ -164,7 +164,7 @@ impl World {
         state.is_dead = false;
     }
 
-    pub(crate) fn restart(&self) {
+    pub(crate) fn advance_an_hour(&self) {
         self.state().milliseconds += 3_600_000;
     }
 

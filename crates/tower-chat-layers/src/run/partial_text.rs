@@ -85,3 +85,23 @@ impl PartialText {
         self.change.clone().or_else(|| self.stored.clone()).filter(|text| !text.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partial_text_that_a_write_has_stored_is_removed_by_a_later_write() {
+        let mut partial = PartialText::default();
+        partial.forget();
+        assert_eq!(partial.take_change(), None);
+        partial.replace_with("It rains".into());
+        assert_eq!(partial.take_change().as_deref(), Some("It rains"));
+        assert_eq!((partial.text().as_deref(), partial.take_change()), (Some("It rains"), None));
+        partial.forget();
+        assert_eq!(partial.text(), None);
+        assert_eq!(partial.take_change().as_deref(), Some(""));
+        partial.forget();
+        assert_eq!(partial.take_change(), None);
+    }
+}

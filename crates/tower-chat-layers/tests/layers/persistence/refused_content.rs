@@ -215,6 +215,26 @@ async fn content_is_not_marked_if_the_model_is_wrong_or_the_request_without_it_i
 }
 
 #[tokio::test]
+async fn the_error_names_the_content_if_the_request_without_it_is_refused_too() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let model = ScriptedModel::new([
+            case.calls([("draw", "c1")]),
+            refusal(Some(ContentKind::Image)),
+            refusal(None),
+        ]);
+        let agent = client(case, &model, &store, RefusedContent::default());
+        let error = refused(send(&agent, case.ask("where?")).await);
+        assert!(
+            matches!(&error, PersistenceError::ContentRefused { is_marked: true, .. }),
+            "{error:?}"
+        );
+        assert_eq!(model.requests().len(), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn content_is_not_marked_if_the_request_without_it_fails_for_another_reason() {
     every_case(async |case| {
         let store = case.store().await;
