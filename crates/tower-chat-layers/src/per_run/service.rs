@@ -36,7 +36,8 @@ use crate::{
     run::{
         BegunBy, Event, LeaveCause, Run, RunParameters, ServiceCall, Settings, WritePoint,
         answered_before, begin_run, check_recorded, complete_run, end_unanswered, head_of,
-        last_answer, open_request, stored_answer, strip_sentinel, summarize_before, write_beside,
+        last_answer, open_request, run_of_layer_above, stored_answer, strip_sentinel,
+        summarize_before, write_beside,
     },
     telemetry::report_mode,
     tool::RunAncestry,
@@ -115,7 +116,7 @@ fn check(
     layer: &PerRunPersistence,
     mode: PersistenceMode,
 ) -> Result<Conversation, BoxError> {
-    if Run::begun_by_layer(request).is_some() {
+    if run_of_layer_above(request).is_some() {
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
     }
     let Some(conversation) = request.conversation().cloned() else {

@@ -16,7 +16,8 @@ use crate::{
     layers_below::{LayerKind, report_readiness_poll},
     run::{
         BegunBy, Persister, Run, begin_lone_run, check_recorded, persisted, repeated_answer,
-        restart_run, run_of_persister_above, run_without_store, store_run, summarize_before,
+        restart_run, run_of_layer_above, run_of_persister_above, run_without_store, store_run,
+        summarize_before,
     },
     tool::RunAncestry,
 };
@@ -70,7 +71,7 @@ async fn per_service_call<S: ChatService>(
         }
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
     }
-    let (run, answer, again) = match Run::begun_by_layer(&request) {
+    let (run, answer, again) = match run_of_layer_above(&request) {
         Some(run) => (run.clone(), None, None),
         None => {
             RunAncestry::check(&request)?;

@@ -205,7 +205,7 @@ mod tests {
         assert!(!differs(stored.as_deref(), &added, &longer));
         assert!(differs(stored.as_deref(), &answered, &longer));
         assert!(!differs(stored.as_deref(), &answered, &longer[..1]));
-        assert!(differs(stored.as_deref(), &added, &[two.clone()]));
+        assert!(differs(stored.as_deref(), &added, std::slice::from_ref(&two)));
         let [other, again] = ["c", "b"].map(|text| Arc::new(Message::user(text)));
         let continued = [longer[0].clone(), two, answered[1].clone()];
         for (further, is_other) in [(again, false), (other, true)] {

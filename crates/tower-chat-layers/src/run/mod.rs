@@ -216,11 +216,6 @@ pub struct ServiceCall {
 }
 
 impl Run {
-    /// Returns the run of a request, if a layer above the tool loop has begun it.
-    pub(crate) fn begun_by_layer(request: &ChatRequest) -> Option<&Self> {
-        request.extensions.get::<Self>().filter(|run| run.begun_by() == BegunBy::LayerAbove)
-    }
-
     pub(crate) fn begun_by(&self) -> BegunBy {
         self.shared.begun_by
     }
@@ -318,6 +313,11 @@ impl From<Arc<Shared>> for Run {
     fn from(shared: Arc<Shared>) -> Self {
         Self { shared, is_below_persister: false }
     }
+}
+
+/// Returns the run of a request, if a layer above the tool loop has begun it.
+pub(crate) fn run_of_layer_above(request: &ChatRequest) -> Option<&Run> {
+    request.extensions.get::<Run>().filter(|run| run.begun_by() == BegunBy::LayerAbove)
 }
 
 /// Returns the run of a request, if a persister has already handled the request.

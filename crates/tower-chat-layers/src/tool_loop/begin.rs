@@ -28,7 +28,7 @@ use crate::{
     run::{
         BegunBy, CallOutcome, InterruptedRun, Persister, Run, ServiceCall, WritePoint,
         is_without_calls, next_source_number, number_after, number_message, put_history_for_loop,
-        run_of_persister_above, run_without_store,
+        run_of_layer_above, run_of_persister_above, run_without_store,
     },
     tool::{PendingCall, RunContext, SourceNumbers},
 };
@@ -145,7 +145,7 @@ fn run_of(request: &ChatRequest) -> Run {
         let conversation = request.conversation().cloned().unwrap_or_else(without_key);
         run_without_store(conversation, BegunBy::ToolLoop)
     };
-    Run::begun_by_layer(request).cloned().unwrap_or_else(of_loop)
+    run_of_layer_above(request).cloned().unwrap_or_else(of_loop)
 }
 
 fn first_phase(
@@ -187,7 +187,7 @@ pub(super) async fn check_layers<S: ChatService>(
     if below.holds(LayerKind::PerRunPersistence) {
         return Err(ToolLoopError::PerRunPersistenceBelow { conversation }.into());
     }
-    let Some(run) = Run::begun_by_layer(request) else { return Ok(true) };
+    let Some(run) = run_of_layer_above(request) else { return Ok(true) };
     if run.write_point() == WritePoint::EachCall && settings.assumes_persister_below {
         return Ok(true);
     }

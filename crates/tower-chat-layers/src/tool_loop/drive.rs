@@ -17,7 +17,7 @@ use super::{
 use crate::{
     chat_service::ChatService,
     layers_below::LayersBelow,
-    run::{BegunBy, Run, complete_run, discard_input},
+    run::{BegunBy, complete_run, discard_input, run_of_layer_above},
     validate::check_not_empty,
     yielding::yield_if_large,
 };
@@ -29,13 +29,13 @@ pub(super) async fn run<S: ChatService + 'static>(
     below: Arc<LayersBelow>,
     request: ChatRequest,
 ) -> Result<ChatResponse, BoxError> {
-    if Run::begun_by_layer(&request).is_none() {
+    if run_of_layer_above(&request).is_none() {
         check_not_empty(&request)?;
     }
     let mut ready = ready;
     let has_persister = check_layers(&mut ready, &settings, &below, &request).await?;
     let streamed = request.options.stream;
-    let run = Run::begun_by_layer(&request).cloned();
+    let run = run_of_layer_above(&request).cloned();
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let mut loop_run = match LoopRun::new(ready, settings, has_persister, request) {
         Ok(loop_run) => loop_run,
