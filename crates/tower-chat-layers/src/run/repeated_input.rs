@@ -79,7 +79,7 @@ mod tests {
     }
 
     /// Returns a message for each letter, with its index as its id: `s`ystem, `u`ser, `a`ssistant,
-    /// `p`artial response, partial response that `e`nds the run, or `t`ool.
+    /// `p`artial response, `t`ool, or `x` for a partial response that ends the run.
     fn messages(first: u32, roles: &str) -> Vec<Arc<Message>> {
         let with_role = |(index, role)| {
             let mut message = match role {
@@ -87,7 +87,7 @@ mod tests {
                 'u' => Message::user("question"),
                 'a' => Message::assistant("answer"),
                 'p' => partial_message("ans"),
-                'e' => ended(partial_message("ans")),
+                'x' => ended(partial_message("ans")),
                 _ => Message::tool_results([]),
             };
             message.id = Some(MessageId { run: RunId::from_bytes([1; 16]), index });
@@ -134,8 +134,8 @@ mod tests {
             ("upua", "uu", 3, 2),
             ("uatp", "u", 1, 1),
             ("upapa", "u", 1, 1),
-            ("ue", "uu", 2, 2),
-            ("ue", "", 1, 0),
+            ("ux", "uu", 2, 2),
+            ("ux", "", 1, 0),
             ("uspua", "usu", 4, 3),
         ];
         for (added, own, of_added, of_own) in table {
