@@ -116,8 +116,11 @@ impl<S: ChatService> LoopRun<S> {
     /// the run before the caller receives the messages of the step.
     async fn advance(&mut self) -> Result<(), BoxError> {
         self.step().await?;
-        let is_stored = self.run.store().is_none() || self.is_stored_answer();
-        if self.run.begun_by() != BegunBy::ToolLoop || is_stored {
+        let ends_run = self.is_complete()
+            && self.run.begun_by() == BegunBy::ToolLoop
+            && self.run.store().is_some()
+            && !self.is_stored_answer();
+        if !ends_run {
             return Ok(());
         }
         let Phase::Finishing(finish) = &mut self.phase else { return Ok(()) };

@@ -193,6 +193,27 @@ async fn results_of_a_run_that_a_tool_ends_are_stored_before_the_caller_receives
 }
 
 #[tokio::test]
+async fn an_answer_reports_what_is_stored_although_a_layer_has_removed_the_run() {
+    for streamed in BOTH_WAYS {
+        let store = memory();
+        let model = ScriptedModel::new([Step::text("done")]);
+        let client = tower::ServiceBuilder::new()
+            .layer(ToolLoopLayer::new(tools()))
+            .map_request(|mut request: ChatRequest| {
+                request.extensions.remove::<tower_chat::run::Run>();
+                request
+            })
+            .layer(PerServiceCallPersistence::new(store.clone()))
+            .service(model.clone());
+        let client = tower::util::BoxCloneSyncService::new(client);
+        let agent = Agent { store, streamed, model, client };
+        let answer = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+        assert_eq!(answer.finish.saved.unwrap().messages, 2, "streamed {streamed}");
+        assert_eq!(agent.stored().await.len(), 2);
+    }
+}
+
+#[tokio::test]
 async fn results_of_tools_that_have_finished_outlive_a_run_that_is_dropped() {
     for streamed in BOTH_WAYS {
         let mut found = Vec::new();
